@@ -27,10 +27,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/go-rlock/rlock/internal/companion"
-	"github.com/go-rlock/rlock/internal/request"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -150,12 +147,13 @@ const (
 //
 // If fn returns while this process leads, Run resigns and returns. The error of Run is the error of fn, joined
 // with the error of [Term.Resign]. If the leadership was lost before fn returned, Run campaigns again, provided
-// that fn returned nil or the error of its context. Any other error of fn ends Run.
+// that fn returned nil or the error of its context. Any other error of fn ends Run. If the client was closed
+// before fn returned nil or the error of its context, Run returns [rlock.ErrClosed].
 //
 // While this process does not lead, Run returns when ctx ends, when the client is closed, and after an error
-// that waiting does not cure: an invalid name or option, a key that holds other data, a wrong password, or a
-// permission that the Redis user does not have. While Redis does not respond, Run tries again, with pauses of
-// 100 ms that grow to 5 s.
+// that waiting does not cure: an invalid name or option, a key that holds other data, or [rlock.ErrRefused], such
+// as a wrong password or a permission that the Redis user does not have. While Redis does not respond, Run tries
+// again, with pauses of 100 ms that grow to 5 s.
 func (e *Election) Run(ctx context.Context, fn func(context.Context, *Term) error) error {
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		held, term, err := e.Campaign(ctx)
@@ -177,7 +175,7 @@ func (e *Election) Run(ctx context.Context, fn func(context.Context, *Term) erro
 
 // passes reports whether the reason of an error may be gone later.
 func passes(err error) bool {
-	if reply, ok := errors.AsType[redis.Error](err); ok && (request.LacksRights(reply) || request.HasCode(reply, "NOAUTH", "WRONGPASS")) {
+	if errors.Is(err, rlock.ErrRefused) {
 		return false
 	}
 	return errors.Is(err, rlock.ErrUnavailable) || errors.Is(err, rlock.ErrLeaseLost) || errors.Is(err, rlock.ErrNotReplicated)
@@ -186,10 +184,14 @@ func passes(err error) bool {
 // lead runs fn and resigns. again reports that the leadership was lost, and that fn ended because of that.
 func (t *Term) lead(held context.Context, fn func(context.Context, *Term) error) (again bool, err error) {
 	defer func() { // also if fn panics
-		lost := errors.Is(context.Cause(held), rlock.ErrLeaseLost)
+		cause := context.Cause(held)
+		lost := errors.Is(cause, rlock.ErrLeaseLost)
+		if errors.Is(cause, rlock.ErrClosed) && (err == nil || errors.Is(err, held.Err())) {
+			err = cause
+		}
 		resigned := t.Resign(held)
 		switch {
-		case lost && (err == nil || errors.Is(err, held.Err()) || errors.Is(err, context.Cause(held))):
+		case lost && (err == nil || errors.Is(err, held.Err()) || errors.Is(err, cause)):
 			again, err = true, nil
 		case resigned != nil && !errors.Is(err, resigned):
 			err = errors.Join(err, resigned)

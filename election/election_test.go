@@ -285,6 +285,20 @@ func TestRunEnds(t *testing.T) {
 func TestClose(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
+	for _, returns := range []func(context.Context) error{
+		func(context.Context) error { return nil },
+		func(ctx context.Context) error { return ctx.Err() },
+	} {
+		locks, err := rlock.New(srv.Client(t), nil)
+		require.NoError(t, err)
+		require.ErrorIs(t, election.New(locks, "short", "a").Run(t.Context(), func(ctx context.Context, _ *election.Term) error {
+			go func() { _ = locks.Close(t.Context()) }()
+			<-ctx.Done()
+			return returns(ctx)
+		}), rlock.ErrClosed)
+		require.NoError(t, locks.Close(t.Context()))
+		require.Zero(t, srv.Client(t).Exists(t.Context(), "short").Val(), "the leader has resigned")
+	}
 	locks, err := rlock.New(srv.Client(t), nil)
 	require.NoError(t, err)
 	e := election.New(locks, "e", "a")
@@ -324,7 +338,18 @@ func TestRunWithoutRights(t *testing.T) {
 	e := election.New(locksOn(t, rdb, &rlock.Options{Identity: rlock.Anonymous()}), "e", "a")
 	err := e.Run(t.Context(), func(context.Context, *election.Term) error { return errors.New("called") })
 	require.ErrorIs(t, err, rlock.ErrUnavailable)
+	require.ErrorIs(t, err, rlock.ErrRefused)
 	require.ErrorContains(t, err, "NOPERM")
 	require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "default", "allkeys").Err())
 	require.Zero(t, admin.Exists(t.Context(), "e").Val(), "no candidate is left behind")
+}
+
+// An address at which no Redis server can be is an error at once too.
+func TestRunAtNoAddress(t *testing.T) {
+	t.Parallel()
+	e := election.New(newLocks(t, "localhost:no-such-port", lease), "e", "a")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	require.ErrorIs(t, e.Run(ctx, func(context.Context, *election.Term) error { return errors.New("called") }), rlock.ErrRefused)
+	require.NoError(t, ctx.Err())
 }

@@ -1,14 +1,19 @@
 package jobs_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -312,5 +317,246 @@ func TestFakeTimeAtLeastOnceAlone(t *testing.T) {
 		host.Wait()
 		require.Len(t, began, 2)
 		require.True(t, began[0].Equal(began[1]))
+	})
+}
+
+// All hosts are down for days: the first host that is back runs the newest missed fire, however short the time from
+// the fire before the outage to the next one was.
+func TestFakeTimeMissedForDays(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		schedule    jobs.Schedule
+		from, until time.Duration // no host lives
+		want        time.Duration // the newest missed fire
+	}{
+		{"daily, for 60 days", jobs.Every(24 * time.Hour), 36 * time.Hour, 61 * 24 * time.Hour, 61 * 24 * time.Hour},
+		{"at 9 and 17, from 12 for 68 hours", hours{9, 17}, 12 * time.Hour, 80 * time.Hour, 65 * time.Hour},
+	} {
+		redistest.Bubble(t, func(t *testing.T) {
+			s := rlocktest.NewServer(t)
+			begin := time.Now().Truncate(24 * time.Hour)
+			lives := func(until time.Duration) (ran []time.Duration) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Until(begin.Add(until)))
+				defer cancel()
+				err := jobs.New(s.Locks(nil), "report", c.schedule).Run(ctx, func(_ context.Context, fire time.Time) error {
+					ran = append(ran, fire.Sub(begin))
+					return nil
+				})
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				return ran
+			}
+			require.Len(t, lives(c.from), 1)
+			time.Sleep(time.Until(begin.Add(c.until)))
+			require.Equal(t, []time.Duration{c.want}, lives(c.until+10*time.Minute), c.name)
+		})
+	}
+}
+
+// hangAfter makes a server hang when it has answered the first script of a client, and heals it later.
+type hangAfter struct {
+	server *rlocktest.Server
+	first  sync.Once
+	heal   time.Duration
+}
+
+func (*hangAfter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *hangAfter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err == nil && strings.HasPrefix(cmd.Name(), "eval") {
+			h.first.Do(func() {
+				h.server.Hang()
+				time.AfterFunc(h.heal, h.server.Heal)
+			})
+		}
+		return err
+	}
+}
+
+func (*hangAfter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// The server hangs when a new host has read the clock, and has not read the newest fire yet: the host reads it later,
+// and runs the fire that was missed.
+func TestFakeTimeNewestNotAnswered(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		s := rlocktest.NewServer(t)
+		hour := jobs.Every(time.Hour)
+		_, err := jobs.New(s.Locks(nil), "report", hour).Claim(t.Context())
+		require.NoError(t, err)
+		begin := time.Now().Truncate(time.Hour)
+		time.Sleep(time.Until(begin.Add(2*time.Hour + 30*time.Minute)))
+		rdb := s.Client()
+		rdb.AddHook(&hangAfter{server: s, heal: 5 * time.Minute})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+		defer cancel()
+		var ran []time.Duration
+		err = jobs.New(locks(t, rdb, nil), "report", hour).Run(ctx, func(_ context.Context, fire time.Time) error {
+			ran = append(ran, fire.Sub(begin))
+			return nil
+		})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, []time.Duration{2 * time.Hour}, ran)
+	})
+}
+
+// A host shuts down in a run. With AtLeastOnce, the other host repeats the fire at once, unless the work has come to
+// its end and the host could note that. Without AtLeastOnce, no host repeats the fire.
+func TestFakeTimeShutdown(t *testing.T) {
+	least := []jobs.Option{jobs.AtLeastOnce()}
+	own := errors.New("half of the report is there")
+	for _, c := range []struct {
+		name    string
+		opts    []jobs.Option
+		closes  bool // the client, instead of ending the context of Run
+		returns func(context.Context) error
+		again   bool
+	}{
+		{"at least once", least, false, context.Context.Err, true},
+		{"at least once, client closed", least, true, context.Context.Err, true},
+		{"at least once, an error of its own", least, false, func(context.Context) error { return own }, true},
+		{"at least once, finished", least, false, func(context.Context) error { return nil }, false},
+		{"at least once, done, client closed", least, true, func(context.Context) error { return nil }, true}, // it cannot be noted
+		{"at most once", nil, false, context.Context.Err, false},
+		{"at most once, client closed", nil, true, context.Context.Err, false},
+	} {
+		redistest.Bubble(t, func(t *testing.T) {
+			s := rlocktest.NewServer(t)
+			begin := time.Now().Truncate(time.Hour)
+			var mu sync.Mutex // guards fires and begun
+			var fires, begun []time.Duration
+			var stops [2]func()
+			first := make(chan int, 1)
+			var hosts sync.WaitGroup
+			for i := range stops {
+				client := s.Locks(nil)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				stops[i] = cancel
+				if c.closes {
+					stops[i] = func() { require.NoError(t, client.Close(t.Context())) }
+				}
+				hosts.Go(func() {
+					err := jobs.New(client, "report", jobs.Every(time.Hour), c.opts...).Run(ctx, func(ctx context.Context, fire time.Time) error {
+						mu.Lock()
+						fires, begun = append(fires, fire.Sub(begin)), append(begun, time.Since(begin).Truncate(time.Second))
+						n := len(fires)
+						mu.Unlock()
+						if n > 1 {
+							return nil
+						}
+						first <- i
+						<-ctx.Done()
+						return c.returns(ctx)
+					})
+					want := context.Canceled
+					if c.closes {
+						want = rlock.ErrClosed
+					}
+					if !errors.Is(err, want) {
+						t.Error(c.name, err)
+					}
+				})
+			}
+			i := <-first
+			time.Sleep(5 * time.Minute)
+			stops[i]()
+			time.Sleep(10 * time.Minute)
+			mu.Lock()
+			if c.again {
+				require.Equal(t, []time.Duration{time.Hour, time.Hour}, fires, c.name)
+				require.Equal(t, []time.Duration{time.Hour, time.Hour + 5*time.Minute}, begun, c.name)
+			} else {
+				require.Equal(t, []time.Duration{time.Hour}, fires, c.name)
+			}
+			mu.Unlock()
+			stops[1-i]()
+			hosts.Wait()
+		})
+	}
+}
+
+// refusing lets Redis refuse all scripts of a client while it is set.
+type refusing struct{ atomic.Bool }
+
+type noPerm struct{}
+
+func (noPerm) Error() string {
+	return "NOPERM User host has no permissions to run the 'evalsha' command"
+}
+func (noPerm) RedisError() {}
+
+func (*refusing) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r *refusing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if r.Load() && strings.HasPrefix(cmd.Name(), "eval") {
+			cmd.SetErr(noPerm{})
+			return noPerm{}
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (r *refusing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if !r.Load() {
+			return next(ctx, cmds)
+		}
+		for _, cmd := range cmds {
+			cmd.SetErr(noPerm{})
+		}
+		return noPerm{}
+	}
+}
+
+// A Redis user that Run has worked with loses its rights: Run goes on if the user has them again within 5 s, and
+// returns otherwise. If the user has no rights when Run begins, Run returns at once.
+func TestFakeTimeRunRefused(t *testing.T) {
+	for _, opts := range [][]jobs.Option{nil, {jobs.AtLeastOnce()}} {
+		redistest.Bubble(t, func(t *testing.T) {
+			s := rlocktest.NewServer(t)
+			var r refusing
+			rdb := s.Client()
+			rdb.AddHook(&r)
+			begin := time.Now().Truncate(time.Minute)
+			for _, at := range []time.Duration{110, 124, 170} { // on, off, on
+				time.AfterFunc(at*time.Second, func() { r.Store(!r.Load()) })
+			}
+			defer r.Store(false)
+			var ran []time.Duration
+			err := jobs.New(locks(t, rdb, nil), "report", jobs.Every(time.Minute), opts...).Run(t.Context(), func(_ context.Context, fire time.Time) error {
+				ran = append(ran, fire.Sub(begin))
+				return nil
+			})
+			require.ErrorIs(t, err, rlock.ErrRefused)
+			require.Equal(t, []time.Duration{time.Minute, 2 * time.Minute}, ran)
+			require.InDelta(t, 185, time.Since(begin).Seconds(), 1)
+
+			again := time.Now() // the user has no rights yet
+			require.ErrorIs(t, jobs.New(locks(t, rdb, nil), "report", jobs.Every(time.Minute), opts...).Run(t.Context(), nothing), rlock.ErrRefused)
+			require.Zero(t, time.Since(again))
+		})
+	}
+}
+
+// Run says in the log that it cannot do its work, once for each outage.
+func TestFakeTimeRunLogs(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		s := rlocktest.NewServer(t)
+		var log bytes.Buffer
+		client := s.Locks(&rlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Hour)
+		defer cancel()
+		for _, at := range []time.Duration{90, 330} { // minutes
+			time.AfterFunc(at*time.Minute, s.Hang)
+			time.AfterFunc((at+90)*time.Minute, s.Heal)
+		}
+		require.ErrorIs(t, jobs.New(client, "report", jobs.Every(time.Hour)).Run(ctx, nothing), context.DeadlineExceeded)
+		require.NoError(t, client.Close(t.Context()))
+		require.Equal(t, 2, strings.Count(log.String(), "keeps trying"), log.String())
+		require.Contains(t, log.String(), "job=report")
 	})
 }

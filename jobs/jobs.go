@@ -19,7 +19,8 @@
 // [WithReplicas] if a replica can become the master.
 //
 // With [AtLeastOnce] a fire counts as finished when the work has returned. If the host dies before its work has
-// returned, another host runs the fire again. So with AtLeastOnce the work must be safe to repeat.
+// returned, or if a shutdown interrupts the work, another host runs the fire again. So with AtLeastOnce the work
+// must be safe to repeat.
 //
 // All hosts must use the same schedule and the same options for a job name.
 package jobs
@@ -103,8 +104,14 @@ func WithEarly(d time.Duration) Option { return func(o *options) { o.early = d }
 func WithLate(d time.Duration) Option { return func(o *options) { o.late = d } }
 
 // AtLeastOnce counts a fire (scheduled time) as finished only when its work has returned, with or without an
-// error. If the host dies or loses its lock before its work has returned, another host runs the fire again. To
-// take over, the other hosts wait for the lock until the next fire, so a call of [Job.Do] can take that long.
+// error. However, if the context of the work has ended and the work then returns an error, the fire is not
+// finished. The context ends if the ctx of [Job.Run] or [Job.Do] ends, if the client is closed or if the lock is
+// lost. So return nil only if all the work is done. A closed client cannot record the end of the work, so wait for
+// Run or Do before you close the client.
+//
+// If the host dies before the fire is finished, or if its work was interrupted in that way, another host runs the
+// fire again. After a shutdown this is at once, because the lock is released. To take over, the other hosts wait
+// for the lock until the next fire, so a call of [Job.Do] can take that long.
 func AtLeastOnce() Option { return func(o *options) { o.least = true } }
 
 // New returns a job. It sends nothing to Redis. name is the name of the job and of its lock, without the prefix
@@ -151,10 +158,14 @@ func (j *Job) refuse(why error) {
 //   - When the schedule has no more fires, Run returns nil.
 //   - When an error cannot be cured by waiting, Run returns it. Examples are [rlock.ErrInvalidOption],
 //     [rlock.ErrKeyConflict] and [rlock.ErrClosed].
+//   - When Redis refuses the requests of Run, Run returns [rlock.ErrRefused]. It returns at once if Redis has
+//     refused the first request. Otherwise Run first repeats its requests for 5 s, because the Redis user may be
+//     in the process of being changed.
 //
-// While Redis cannot be reached, Run does not return but keeps trying. If all hosts have missed fires, because
-// Redis or the hosts were down, Run later runs the newest missed fire. [WithLate] limits how late this fire can
-// run. A job that has never run begins with its next fire.
+// While Redis cannot be reached, or while too few replicas acknowledge a claim, Run does not return but keeps
+// trying. When this begins, Run logs a warning to the Logger of the client. If all hosts have missed fires, because Redis or the
+// hosts were down, Run later runs the newest missed fire. [WithLate] limits how late this fire can run. A job that
+// has never run begins with its next fire, and so does a job whose hosts were all down for more than a year.
 //
 // For each fire, Run takes one round trip on a host that does not run it. On the host that runs the fire, Run
 // takes three round trips, or five with [AtLeastOnce]. In addition, Run reads the clock of the server every ten
@@ -166,12 +177,13 @@ func (j *Job) Run(ctx context.Context, fn func(ctx context.Context, fire time.Ti
 	}
 	var decided time.Time // no fire up to this one needs anything any more
 	var fire time.Time
-	var by string // of the claim of fire, which is the same until there is a reply
+	var by string         // of the claim of fire, which is the same until there is a reply
+	var refused time.Time // since when Redis has refused all requests
 	for failures := 0; ; {
 		var pause time.Duration
 		now, err := j.now(ctx)
 		if err == nil && decided.IsZero() {
-			if decided, err = j.Newest(ctx); decided.IsZero() {
+			if decided, err = j.Newest(ctx); err == nil && decided.IsZero() {
 				decided = now
 			}
 		}
@@ -201,9 +213,21 @@ func (j *Job) Run(ctx context.Context, fn func(ctx context.Context, fire time.Ti
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err == nil:
-			failures = 0
+			failures, refused = 0, time.Time{}
 		case errors.Is(err, rlock.ErrUnavailable), errors.Is(err, rlock.ErrNotReplicated), errors.Is(err, rlock.ErrLeaseLost):
-			failures++
+			switch {
+			case !errors.Is(err, rlock.ErrRefused):
+				refused = time.Time{}
+			case refused.IsZero():
+				refused = time.Now()
+			}
+			// Like a call that waits for a lock: the user may be in the process of being changed.
+			if !refused.IsZero() && (decided.IsZero() || time.Since(refused) >= patience) {
+				return err
+			}
+			if failures++; failures == 1 {
+				j.companion.Log().Warn("rlock: a request of a job has failed, and Run keeps trying", "job", j.name, "error", err)
+			}
 			pause = min(time.Duration(failures)*50*time.Millisecond, time.Second)
 		default:
 			return err
@@ -275,8 +299,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // not called, the error is one of these:
 //
 //   - [ErrRunning] means that an earlier run of the job still holds the lock.
-//   - [rlock.ErrUnavailable] means that Redis did not answer for up to 5 s. If Redis has executed the claim all
-//     the same, no host runs this fire.
+//   - [rlock.ErrUnavailable] means that Redis did not answer, or refused a request. If Redis does not answer, Do
+//     repeats the claim for up to 5 s, and every other request for as long as the lease of the lock, but at least
+//     for 5 s. If Redis has executed the claim all the same, no host runs this fire.
 //   - [rlock.ErrNotReplicated], [rlock.ErrKeyConflict], [rlock.ErrClosed] and [rlock.ErrInvalidOption] mean the
 //     same as for [rlock.Lock.Lock].
 //
@@ -420,15 +445,15 @@ type Run struct {
 func (r *Run) Fire() time.Time { return r.fire }
 
 // End releases the lock. Call it when the work has ended. With [AtLeastOnce], End first records in Redis that
-// the fire is finished. The error is the error of [rlock.Hold.Unlock], or says that End could not record the
-// fire, so that a host may run the fire again. End works even if ctx has ended, because it uses only the values
-// of ctx.
+// the fire is finished, even if the context of the work has ended. The exception is a lost lock. The error is the
+// error of [rlock.Hold.Unlock], or says that End could not record the fire, so that a host may run the fire again.
+// End works even if ctx has ended, because it uses only the values of ctx.
 func (r *Run) End(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
-	var unnoted error
-	if r.job.least && !r.lost() {
-		unnoted = r.job.finish(ctx, r.fire, r.hold.Owner())
+	if !r.job.least || r.lost() {
+		return r.hold.Unlock(ctx)
 	}
+	unnoted := r.job.finish(ctx, r.fire, r.hold.Owner())
 	return errors.Join(unnoted, r.hold.Unlock(ctx))
 }
 
@@ -451,5 +476,8 @@ func (r *Run) work(fn func(context.Context, time.Time) error) (failed, unended e
 	}()
 	failed = fn(r.held, r.fire)
 	returned = true
+	if failed != nil && r.held.Err() != nil { // a shutdown or a loss has cut the work short: the fire is not finished
+		return failed, r.hold.Unlock(r.held)
+	}
 	return failed, r.End(r.held)
 }

@@ -266,9 +266,19 @@ func TestErrors(t *testing.T) {
 		})
 		require.True(t, ran)
 		require.ErrorIs(t, err, rlock.ErrLeaseLost)
+		require.Equal(t, 1, strings.Count(err.Error(), "lease lost"), "reported once: %v", err)
 		ran, err = job.Do(t.Context(), nothing)
 		require.NoError(t, err)
 		require.Equal(t, len(opts) == 1, ran)
+
+		job = jobs.New(locks, name+"ends", jobs.Every(time.Hour), opts...)
+		ctx, cancel := context.WithCancel(t.Context())
+		ran, err = job.Do(ctx, func(ctx context.Context, _ time.Time) error { cancel(); return ctx.Err() })
+		require.True(t, ran)
+		require.ErrorIs(t, err, context.Canceled)
+		ran, err = job.Do(t.Context(), nothing)
+		require.NoError(t, err)
+		require.Equal(t, len(opts) == 1, ran, "work that was cut short is not finished")
 
 		job = jobs.New(locks, name+"run", jobs.Every(50*ms), opts...)
 		require.ErrorIs(t, job.Run(t.Context(), func(context.Context, time.Time) error { return broken }), broken)
@@ -301,6 +311,21 @@ func TestRunGoesOn(t *testing.T) {
 	require.True(t, (<-began).Before(<-began))
 	require.NoError(t, locks.Close(t.Context()))
 	require.ErrorIs(t, <-ended, rlock.ErrClosed)
+}
+
+// Redis refuses the first request of Run: Run returns at once.
+func TestRunRefused(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	require.NoError(t, s.Client(t).Do(t.Context(), "acl", "setuser", "host", "on", ">secret", "allkeys", "allchannels", "+@all", "-evalsha", "-eval").Err())
+	for password, text := range map[string]string{"secret": "NOPERM", "wrong": "WRONGPASS"} {
+		locks := locks(t, redis.NewClient(&redis.Options{Addr: s.Addr(), Username: "host", Password: password}), nil)
+		for _, opts := range [][]jobs.Option{nil, {jobs.AtLeastOnce()}} {
+			err := jobs.New(locks, "j", jobs.Every(100*ms), opts...).Run(t.Context(), nothing)
+			require.ErrorIs(t, err, rlock.ErrRefused)
+			require.ErrorContains(t, err, text)
+		}
+	}
 }
 
 func TestInvalid(t *testing.T) {
@@ -441,7 +466,7 @@ func TestOneSchedule(t *testing.T) {
 	require.Empty(t, log.String())
 }
 
-// The newest fire stays claimed for as long as somebody may ask for it.
+// The newest fire stays claimed until a year after the next fire, so a host that is back by then runs that fire.
 func TestNoteStays(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -450,8 +475,8 @@ func TestNoteStays(t *testing.T) {
 		schedule jobs.Schedule
 		least    time.Duration
 	}{
-		"second": {jobs.Every(time.Second), time.Hour},
-		"day":    {jobs.Every(24 * time.Hour), 48 * time.Hour},
+		"second": {jobs.Every(time.Second), 365 * 24 * time.Hour},
+		"month":  {jobs.Every(30 * 24 * time.Hour), (30 + 365) * 24 * time.Hour},
 		"once":   {once(time.Now().Add(time.Second)), 10 * 365 * 24 * time.Hour},
 	} {
 		fire, err := jobs.New(host(t, s.Addr()), name, c.schedule).Claim(t.Context())

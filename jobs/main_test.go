@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -104,6 +105,17 @@ func (m minutes) Next(t time.Time) time.Time {
 			if t.Minute() == n {
 				return t
 			}
+		}
+	}
+}
+
+// hours are those of each day at which it fires.
+type hours []int
+
+func (h hours) Next(t time.Time) time.Time {
+	for t = t.Truncate(time.Hour).Add(time.Hour); ; t = t.Add(time.Hour) {
+		if slices.Contains(h, t.UTC().Hour()) {
+			return t
 		}
 	}
 }

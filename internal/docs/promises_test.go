@@ -130,8 +130,8 @@ var promises = map[string][]string{
 		"TestFakeTimeLateClaim", "TestFailoversWithReplicas", "TestClusterAndSlotMove", "TestVerifyFires",
 	},
 	// With timers up to 10 s early, or half a period. After an outage the newest missed fire runs.
-	"P41": {"TestFakeTimeAnHourOfDo", "TestFakeTimeEarly", "TestFakeTimeRunAfterAnOutage", "TestFakeTimeMissed", "TestOverlap", "TestFailoversWithReplicas"},
-	"P42": {"TestFakeTimeAtLeastOnce", "TestHostsThatKillThemselves", "TestVerifyFires"},
+	"P41": {"TestFakeTimeAnHourOfDo", "TestFakeTimeEarly", "TestFakeTimeRunAfterAnOutage", "TestFakeTimeMissed", "TestFakeTimeMissedForDays", "TestFakeTimeNewestNotAnswered", "TestNoteStays", "TestOverlap", "TestFailoversWithReplicas"},
+	"P42": {"TestFakeTimeAtLeastOnce", "TestFakeTimeShutdown", "TestHostsThatKillThemselves", "TestVerifyFires"},
 	// A candidate that has given up never leads.
 	"P43": {"row: election", "TestLateRequests", "TestNoZombies"},
 	// After a shutdown, a deletion of the lock, loss of all data, a partition, and while Redis does not respond. A lost

@@ -93,7 +93,8 @@ func (h *host) run() {
 	for ctx.Err() == nil {
 		locks := h.p.locks.Load().clients[0]
 		err := jobs.New(locks, h.name, h.schedule, h.opts...).Run(ctx, h.work)
-		if ctx.Err() == nil && !errors.Is(err, rlock.ErrClosed) { // for another client has taken over
+		// Another client has taken over, or the user had no right just when Run began.
+		if ctx.Err() == nil && !errors.Is(err, rlock.ErrClosed) && !errors.Is(err, rlock.ErrRefused) {
 			panic(err)
 		}
 		pause(ctx, ms)
