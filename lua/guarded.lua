@@ -9,6 +9,7 @@ if redis.call('type', KEYS[1]).ok ~= 'hash' or redis.call('hexists', KEYS[1], ow
     local refusal = nothing(KEYS[1], owner)
     return refusal ~= 0 and refusal or redis.error_reply('RLOCKNOTHELD the owner does not hold the lock')
 end
+redis.call('hdel', KEYS[1], '') -- no such field; a replica, which may not know of another owner yet, refuses
 return (function()
 %s
 end)()

@@ -38,6 +38,10 @@ func (g Grant) inspect(ctx context.Context, r Runner) (reply, error) {
 		numsub = "SHARDNUMSUB"
 	}
 	keys, queue, counter := []string{g.Key}, 0, 0
+	least := 32768 // see queue.lua
+	if g.Queue == QuorumOf(g.Key) {
+		least = 1 // see turn.lua
+	}
 	if g.Queue != "" {
 		keys = append(keys, g.Queue)
 		queue = len(keys)
@@ -46,7 +50,7 @@ func (g Grant) inspect(ctx context.Context, r Runner) (reply, error) {
 		keys = append(keys, g.Counter)
 		counter = len(keys)
 	}
-	return inspectScript.run(ctx, r, keys, numsub, cmp.Or(g.Channel, UnlockChannel(g.Key)), queue, counter)
+	return inspectScript.run(ctx, r, keys, numsub, cmp.Or(g.Channel, UnlockChannel(g.Key)), queue, counter, least)
 }
 
 // state reads the answer to an inspection. read reads a field, and fails for a field of no lock.

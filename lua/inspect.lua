@@ -5,6 +5,7 @@
 -- ARGV[2]  unlock channel
 -- ARGV[3]  place of the queue in KEYS, 0 if the lock has none
 -- ARGV[4]  place of the counter, 0 for a lock without tokens
+-- ARGV[5]  least score of a ticket in the queue: what is below is no ticket
 --
 -- reply    {1, pttl, token, waiters, field, value, ...}
 --            pttl     -2 free, -1 held without TTL
@@ -17,7 +18,7 @@ if kind ~= 'none' and kind ~= 'hash' then
     return {-1, KEYS[1], kind}
 end
 local queue, counter = KEYS[tonumber(ARGV[3])], KEYS[tonumber(ARGV[4])]
-local tickets = queue and redis.pcall('zcount', queue, 32768, '+inf') or 0
+local tickets = queue and redis.pcall('zcount', queue, ARGV[5], '+inf') or 0
 if type(tickets) == 'table' then
     local what = redis.call('type', queue).ok
     return what ~= 'zset' and what ~= 'none' and {-1, queue, what} or tickets

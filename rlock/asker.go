@@ -506,7 +506,7 @@ func (a *asker) refused(ctx context.Context, r request.Answer[lua.Reply], asked 
 	defer l.queues.mu.Unlock()
 	a.listen(r.Value.Holder)
 	q.news.refused(r.Sent, refusal)
-	if r.Value.Holder == "" && ttl == 0 && asked != (lua.Ticket{}) { // the lock is free, and the first ticket is not told
+	if r.Value.Holder == "" && ttl == 0 && l.terms.tickets && asked != (lua.Ticket{}) { // the lock is free, and the first ticket is not told
 		q.cannotTell()
 	}
 	a.stand(r)

@@ -575,19 +575,19 @@ func TestFakeTimeCloseDuringADeadlockSearch(t *testing.T) {
 		x, y := m.client(t, 3*time.Second), m.client(t, 3*time.Second)
 		yHeld, yHold := lock(t, t.Context(), y.NewLock("b"))
 		call := m.member(t, x.NewLock("a"), x.NewLock("b"))
-		caught := 0
+		var caught atomic.Int64
 		var open []func()
 		for range 2 { // the log of long waits reads the record as well
 			open = append(open, m.fakeRedis.hold(func(args []string) bool {
 				match := args[0] == "hgetall" && strings.HasPrefix(args[1], "rlock_client:")
 				if match {
-					caught++
+					caught.Add(1)
 				}
 				return match
 			}))
 		}
 		time.Sleep(4500 * time.Millisecond)
-		require.Positive(t, caught)
+		require.Positive(t, caught.Load())
 		require.Positive(t, reads.now.Load())
 		began := time.Now()
 		closed := make(chan error, 1)

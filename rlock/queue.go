@@ -173,10 +173,11 @@ func (qs *queues) ended(g *grant) {
 	}
 }
 
-// askFirst has those ask who ask for all, when a message may be lost, or is not sent. mu is held.
+// askFirst has those ask who ask for all, when a message may be lost, or is not sent. Several readers may have been granted
+// the lock with that message, so each of them asks for itself. mu is held.
 func (q *queue) askFirst() {
 	for _, a := range slices.Clone(q.askers) { // one may end meanwhile
-		if a.leads() {
+		if a.leads() || a.lock.terms.shared {
 			a.mustAsk()
 		}
 	}

@@ -175,6 +175,22 @@ func TestQuorumInspectBesideASlowServer(t *testing.T) {
 	require.NoError(t, hold.Unlock(held))
 }
 
+func TestQuorumInspectCountsWaiters(t *testing.T) {
+	t.Parallel()
+	all := newServers(t, 3)
+	mu := all.lock(t)
+	held, hold := all.lockAll(t, mu)
+	ctx, cancel := context.WithCancel(t.Context())
+	next := begin(ctx, all.lock(t))
+	redistest.Eventually(t, "its ticket is counted", func() bool {
+		state, err := mu.Inspect(t.Context())
+		return inTime(t, err) && state.Waiters == 1
+	})
+	cancel()
+	<-next.done
+	require.NoError(t, hold.Unlock(held))
+}
+
 func TestQuorumOptionsThatCannotWork(t *testing.T) {
 	t.Parallel()
 	srv := newServer(t)

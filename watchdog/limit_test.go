@@ -51,6 +51,18 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// A limit without a cause is one as well.
+func TestLimitWithoutCause(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		d := newDog(t, watchdog.Options{}, well)
+		e, lost := d.take("a", lease, false)
+		e.Limit(d.start.Add(time.Second), nil)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		lost.requireOne(t, time.Second, watchdog.ErrLapsed)
+	})
+}
+
 // The lease is over before the limit: then that is the reason.
 func TestLimitBehindTheWindow(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {

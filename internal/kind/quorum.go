@@ -238,10 +238,11 @@ func (q *Quorum) GrantChannel() string { return "" }
 func (q *Quorum) UnlockChannel() string { return q.nodes[0].UnlockChannel() }
 
 func (q *Quorum) Force(ctx context.Context) (bool, error) {
+	owner := q.host().Owner() // without a share: see leave
 	votes := ask(ctx, q, func(ctx context.Context, p *Plain) (bool, error) {
 		was, err := p.Force(ctx)
 		if err == nil {
-			_, _ = lua.Yield(ctx, p.server.RDB, p.shareOf(nobody), lua.Turn{}, false) // a ticket gets the turn
+			_, _ = lua.Yield(ctx, p.server.RDB, p.shareOf(owner), lua.Turn{}, false) // a ticket gets the turn
 		}
 		return was, err
 	}, answeredBy, answeredBy, nil)

@@ -318,11 +318,19 @@ func TestFakeTimeTicketsHaveOneNumber(t *testing.T) {
 		}
 		s.Close() // without the lock
 		synctest.Wait()
+		names := make(map[any]bool) // of the owner in the messages: one for each event
 		for _, f := range all {
 			left := f.commands()
 			require.Len(t, left, 1)
-			require.Equal(t, []any{nobody, "PUBLISH", 1, "a", int64(5)}, left[0][5:])
+			require.Equal(t, []any{"PUBLISH", 1, "a", int64(5)}, left[0][6:])
+			names[left[0][5]] = true
 		}
+		q.leave(0)
+		synctest.Wait()
+		for _, f := range all {
+			names[f.commands()[0][5]] = true
+		}
+		require.Len(t, names, 2)
 	})
 }
 

@@ -16,9 +16,6 @@ const (
 	turnPause     = 220 * time.Millisecond // after the message that another client has the turn: a little longer than the turn, see turn.lua
 )
 
-// nobody is an owner without a share, of a release that gives a turn only.
-const nobody = "nobody:0"
-
 // Only a round takes shares, whoever has the turn: what is said of rounds, in [Quorum.Renewals] above all,
 // does not depend on turns.
 
@@ -238,23 +235,25 @@ func (t *turns) late(server int, number int64) {
 	number = max(number, t.number)
 	t.mu.Unlock()
 	if leaves {
-		t.q.leaveServer(server, number)
+		t.q.leaveServer(server, number, t.q.host().Owner())
 	}
 }
 
 // leave takes out the tickets of this client, with this number at most, or any number if that is 0: in one
-// attempt, as a ticket that stays costs the others one turn.
+// attempt, as a ticket that stays costs the others one turn. The turns that the servers give are told with the name of a new
+// owner without a share: messages with one name are those of one event.
 func (q *Quorum) leave(number int64) {
+	owner := q.host().Owner()
 	for n := range q.nodes {
-		q.leaveServer(n, number)
+		q.leaveServer(n, number, owner)
 	}
 }
 
-func (q *Quorum) leaveServer(n int, number int64) {
+func (q *Quorum) leaveServer(n int, number int64, owner string) {
 	p := q.nodes[n]
 	p.server.Background(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), q.bound())
 		defer cancel()
-		_, _ = lua.Yield(ctx, p.server.Scripts, p.shareOf(nobody), lua.Turn{Client: q.host().ID, Number: number}, false)
+		_, _ = lua.Yield(ctx, p.server.Scripts, p.shareOf(owner), lua.Turn{Client: q.host().ID, Number: number}, false)
 	})
 }

@@ -118,6 +118,7 @@ func (g *Group) won(b *batch, a result[twins]) {
 		}
 	}
 	b.copying.rest = rest
+	b.copying.call = nil // it is its caller's again, for another request
 	b.cancelUnawaited()
 	if !dead {
 		g.mu.Unlock()

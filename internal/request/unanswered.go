@@ -38,7 +38,7 @@ func (b *batch) cancelUnawaited() {
 	if b.left == len(b.calls) {
 		b.wait.cancel()
 	}
-	if b.copying != nil && b.copying.call.state != sent {
+	if b.copying != nil && (b.copying.call == nil || b.copying.call.state != sent) {
 		b.copying.stop()
 	}
 }
