@@ -104,6 +104,7 @@ var removals = []removal{
 		{"waiter.go", "\tw.lock.queues.hot.waited(w, a.queue.waiting)\n", ""},
 	}, deadlocks...), 37, 10},
 	{"readers", []string{"share.go", "rw.go"}, []edit{
+		{"queue.go", " || a.lock.terms.shared", ""},
 		{"asker.go", "\t\tcase g != nil && g.lock.terms.shared:\n\t\t\ta.share(g, nil)\n\t\t\ta.turn()\n", ""},
 		{"count.go", "\tif n.Exclusive == 0 && !l.terms.shared { // a downgrade: no message tells a writer waiting for this grant\n\t\tl.withQueue((*queue).askFirst)\n\t}\n", ""},
 		{"count.go", "\tn.Exclusive, n.Shared = int(g.exclusives.Load()), g.readers()\n", "\tn.Exclusive = len(g.holds)\n"},
@@ -127,7 +128,7 @@ var removals = []removal{
 		{"send.go", "\t\tcase readKind, writeKind:\n\t\t\tadvice = \"read/write locks need rights that plain locks do without: see docs/acl.md\"\n", ""},
 		{"waiter.go", "private, a.private, a.lock.terms.shared != l.terms.shared:\n\t\tcase !l.terms.shared, l.shares(a.lock):\n\t\t\treturn a, false\n\t\tdefault:\n\t\t\tprivate = true\n", "private, a.private:\n\t\tdefault:\n\t\t\treturn a, false\n"},
 		{"waiter.go", "\tif g.lock.terms.shared {\n\t\ta.share(g, w) // before w can unlock\n\t}\n", ""},
-	}, 50, 11},
+	}, 51, 11},
 }
 
 // Who changes a feature reads its file, and the lines that know it. Comments are not counted.
