@@ -326,7 +326,7 @@ func (s *search) conclude(calls map[string]*waiter, found []cycle) {
 func (s *search) tell(w *waiter, err *DeadlockError) {
 	w.lock.counters.deadlocked()
 	w.lock.client.log.Error("rlock: deadlock: "+deadlockAdvice, "lock", w.lock.name, "cycle", err.course(), "ended", w.lock.endsDeadlock)
-	w.lock.client.records.Notice()
+	w.lock.client.records.Hurry()
 	if w.lock.endsDeadlock {
 		w.serve(nil, err)
 	}

@@ -25,12 +25,12 @@ import (
 //     take at least 100 ms in an interval of ten seconds. A name comes with its group, see
 //     Group in [Options].
 //
-// The client writes its record no more than once in ten seconds, with two small scripts. The exception is
-// the first call for a lock that has waited for a lease while its context owns another lock: the client then
-// writes the record within a second, see [WithDeadlockError]. The client
-// never writes a record for locks that were free and are held only for a short time. The record is
-// removed when it is empty, and at [Client.Close], unless a lock was lost in the last 30 s. If
-// the client is killed, the record expires after 30 s.
+// The client writes its record no more than once in ten seconds, with two small scripts. There are two
+// exceptions: the first call for a lock that has waited for a lease while its context owns another lock, and
+// a deadlock that the client has found, see [WithDeadlockError]. The client then writes the record within a
+// second. The client never writes a record for locks that were free and are held only for a short time. The
+// record is removed when it is empty, and at [Client.Close], unless a lock was lost in the last 30 s. If the
+// client is killed, the record expires after 30 s.
 //
 // No lock depends on a record. If Redis refuses to write the record, because the user has no rights to
 // these keys, the client tries again after ten minutes, and logs the refusal once.
