@@ -177,9 +177,8 @@ func (j *Job) Run(ctx context.Context, fn func(ctx context.Context, fire time.Ti
 	}
 	var decided time.Time // no fire up to this one needs anything any more
 	var fire time.Time
-	var by string         // of the claim of fire, which is the same until there is a reply
-	var refused time.Time // since when Redis has refused all requests
-	for failures := 0; ; {
+	var by string // of the claim of fire, which is the same until there is a reply
+	for bad := (trouble{job: j}); ; {
 		var pause time.Duration
 		now, err := j.now(ctx)
 		if err == nil && decided.IsZero() {
@@ -213,22 +212,11 @@ func (j *Job) Run(ctx context.Context, fn func(ctx context.Context, fire time.Ti
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err == nil:
-			failures, refused = 0, time.Time{}
+			bad = trouble{job: j}
 		case errors.Is(err, rlock.ErrUnavailable), errors.Is(err, rlock.ErrNotReplicated), errors.Is(err, rlock.ErrLeaseLost):
-			switch {
-			case !errors.Is(err, rlock.ErrRefused):
-				refused = time.Time{}
-			case refused.IsZero():
-				refused = time.Now()
-			}
-			// Like a call that waits for a lock: the user may be in the process of being changed.
-			if !refused.IsZero() && (decided.IsZero() || time.Since(refused) >= patience) {
+			if pause = bad.pause(err, decided.IsZero()); pause == 0 {
 				return err
 			}
-			if failures++; failures == 1 {
-				j.companion.Log().Warn("rlock: a request of a job has failed, and Run keeps trying", "job", j.name, "error", err)
-			}
-			pause = min(time.Duration(failures)*50*time.Millisecond, time.Second)
 		default:
 			return err
 		}
@@ -236,6 +224,32 @@ func (j *Job) Run(ctx context.Context, fn func(ctx context.Context, fire time.Ti
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// trouble is what Run knows of its requests that have failed, one after the other.
+type trouble struct {
+	job      *Job
+	failures int
+	refused  time.Time // since when Redis has refused all of them; zero if the newest had no answer
+}
+
+// pause notes a failure, and returns the pause until the next request; 0 if Run gives up. first says that no request
+// has been answered before.
+func (t *trouble) pause(err error, first bool) time.Duration {
+	switch {
+	case !errors.Is(err, rlock.ErrRefused):
+		t.refused = time.Time{}
+	case t.refused.IsZero():
+		t.refused = time.Now()
+	}
+	// Like a call that waits for a lock: the user may be in the process of being changed.
+	if !t.refused.IsZero() && (first || time.Since(t.refused) >= patience) {
+		return 0
+	}
+	if t.failures++; t.failures == 1 {
+		t.job.companion.Log().Warn("rlock: a request of a job has failed, and Run keeps trying", "job", t.job.name, "error", err)
+	}
+	return min(time.Duration(t.failures)*50*time.Millisecond, time.Second)
 }
 
 // attempt runs fn for a fire if this host has it. failed is the error of fn that ends Run. Without an err,
