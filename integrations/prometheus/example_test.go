@@ -34,7 +34,7 @@ func ExampleNewCollector() {
 
 	families, err := registry.Gather()
 	fmt.Println(len(families), err)
-	// Output: 8 <nil>
+	// Output: 9 <nil>
 }
 
 // An election has a client of its own, because its candidates wait for long. Whether this process leads, and the age of the
