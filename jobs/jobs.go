@@ -163,9 +163,10 @@ func (j *Job) refuse(why error) {
 //     in the process of being changed.
 //
 // While Redis cannot be reached, or while too few replicas acknowledge a claim, Run does not return but keeps
-// trying. When this begins, Run logs a warning to the Logger of the client. If all hosts have missed fires, because Redis or the
-// hosts were down, Run later runs the newest missed fire. [WithLate] limits how late this fire can run. A job that
-// has never run begins with its next fire, and so does a job whose hosts were all down for more than a year.
+// trying. When this begins, Run logs a warning to the Logger of the client. If all hosts have missed fires,
+// because Redis or the hosts were down, Run later runs the newest missed fire. [WithLate] limits how late this
+// fire can run. A job that has never run begins with its next fire, and so does a job whose hosts were all down
+// for more than a year.
 //
 // For each fire, Run takes one round trip on a host that does not run it. On the host that runs the fire, Run
 // takes three round trips, or five with [AtLeastOnce]. In addition, Run reads the clock of the server every ten

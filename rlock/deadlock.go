@@ -34,7 +34,7 @@ const (
 	maxReads = 64  // requests of a look: readers, and goroutines with one context, make more than one way
 	maxPaths = 256 // ways that a look follows
 
-	// settle is how long a look waits for the record of a client that is told to hurry. For leases of less than 11 s, the
+	// settle is how long a look waits for the record of a client that writes it at once. For leases of less than 11 s, the
 	// records would be too late otherwise.
 	settle = 1200 * time.Millisecond
 	// lookAgain is longer than the time between two records of a client, as long as clients are not very many: see package
@@ -102,7 +102,7 @@ type edge struct {
 	DeadlockEdge
 	began   time.Time // of the wait, by the clock of its client
 	ends    bool      // the waiting call has WithDeadlockError
-	written time.Time // of the record that tells of the wait; zero for a call in the queue that the search is for
+	written time.Time // of the record that has the wait; zero for a call in the queue that the search is for
 }
 
 // cycle is a way from a lock back to the context of a call that waits for it. The last edge is that of the call.
@@ -203,7 +203,7 @@ func (s *search) wake() {
 }
 
 // calls returns, for each owner, the first call in line whose context owns the lock of that owner, if the call has waited for
-// a lease. The record tells of the same call. next is when the next call will have waited for so long; zero if none will.
+// a lease. The record has the same call. next is when the next call will have waited for so long; zero if none will.
 // queues.mu is held.
 func (s *search) calls(now time.Time) (calls map[string]*waiter, next time.Time) {
 	calls = make(map[string]*waiter)
@@ -324,7 +324,7 @@ func (s *search) conclude(calls map[string]*waiter, found []cycle) {
 
 // tell reports a deadlock, and ends the call that has asked for that. queues.mu is held.
 func (s *search) tell(w *waiter, err *DeadlockError) {
-	w.lock.counters.deadlocked()
+	w.lock.counters.deadlocks.Add(1)
 	w.lock.client.log.Error("rlock: deadlock: "+deadlockAdvice, "lock", w.lock.name, "cycle", err.course(), "ended", w.lock.endsDeadlock)
 	w.lock.client.records.Hurry()
 	if w.lock.endsDeadlock {

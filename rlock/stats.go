@@ -213,9 +213,6 @@ func (c *counters) called(kind kindNumber, o outcomeNumber, waited time.Duration
 	}
 }
 
-// deadlocked counts a deadlock that was found.
-func (c *counters) deadlocked() { c.deadlocks.Add(1) }
-
 // woken counts the wake-ups of a call.
 func (c *counters) woken(by [wakeups]int64) {
 	for i, n := range by {

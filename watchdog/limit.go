@@ -8,11 +8,11 @@ type limit struct {
 	cause error
 }
 
-// Limit ends the entry at the time at, even if its lease is renewed: OnLost receives cause then, or [ErrLapsed] if cause
-// is nil. Take at from
-// time.Now, because the end comes when the monotonic or the wall clock shows it. Each further call moves the end
-// forward, and its cause counts from then on. Limit never moves the end backward. To move it forward, Limit
-// locks no mutex. If the trusted window is over before, the entry lapses as it would without a limit.
+// Limit ends the entry at the time at, even if its lease is renewed: OnLost receives cause then, or [ErrLapsed]
+// if cause is nil. Take at from time.Now, because the end comes when the monotonic or the wall clock shows it.
+// Each further call moves the end forward, and its cause counts from then on. Limit never moves the end
+// backward. To move it forward, Limit locks no mutex. If the trusted window is over before, the entry lapses as
+// it would without a limit.
 //
 // Pass gives no limit to the next holder.
 func (e *Entry[K]) Limit(at time.Time, cause error) {

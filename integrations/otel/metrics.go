@@ -102,10 +102,11 @@ func inGroup(group string, all ...attribute.KeyValue) []attribute.KeyValue {
 }
 
 // Observe exports the counters of the client, the numbers of locks that are held and waited for, and the ages of
-// the oldest wait and the oldest hold in progress, and deadlocks. The SDK reads these numbers from the client whenever it collects metrics, until you call stop. Call Observe only once
-// for each client, because a second call would count everything twice. If you observe several clients, give
-// each a meter provider with a different resource. If they have the same resource, the SDK adds up the numbers
-// of the clients, or keeps only one of them. A nil client is an error.
+// the oldest wait and the oldest hold in progress. The SDK reads these numbers from the client whenever it
+// collects metrics, until you call stop. Call Observe only once for each client, because a second call would
+// count everything twice. If you observe several clients, give each a meter provider with a different resource.
+// If they have the same resource, the SDK adds up the numbers of the clients, or keeps only one of them. A nil
+// client is an error.
 func (t *Telemetry) Observe(c *rlock.Client) (stop func() error, err error) {
 	if c == nil {
 		return nil, errors.New("rlockotel: Observe: the client is nil")

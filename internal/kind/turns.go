@@ -240,8 +240,9 @@ func (t *turns) late(server int, number int64) {
 }
 
 // leave takes out the tickets of this client, with this number at most, or any number if that is 0: in one
-// attempt, as a ticket that stays costs the others one turn. The turns that the servers give are told with the name of a new
-// owner without a share: messages with one name are those of one event.
+// attempt, as a ticket that stays costs the others one turn. The messages about the
+// turns that the servers give then have the name of a new owner without a share, because hear takes messages with one name
+// for those of one event.
 func (q *Quorum) leave(number int64) {
 	owner := q.host().Owner()
 	for n := range q.nodes {
