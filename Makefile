@@ -1,6 +1,6 @@
 # make build     bin/rlock, the command
 # make help      these lines, as make alone
-# make test      what a change must pass first: the tests, on real servers of their own. On two idle cores at most 3 minutes, 5 when
+# make test      what a change must pass first: the tests, on real servers of their own. On two idle cores 3 to 3.5 minutes, 6 when
 #                nothing is compiled yet. Installs redis-server if it is missing.
 # make test-all  what CI runs: the same with the race detector, go vet and the linters, and with what takes long or many servers:
 #                clusters, failovers, rights; and the modules beside the library: integrations, the comparison with others,
