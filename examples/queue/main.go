@@ -149,7 +149,8 @@ func show(ctx context.Context, out io.Writer, connect func() *redis.Client) (err
 	}
 
 	b := &book{rdb: rdb}
-	var deaths atomic.Int64
+	var mu sync.Mutex // guards deaths, and out while the consumers run
+	deaths := 0
 	errDied := errors.New("died before the acknowledgement")
 	var consumers sync.WaitGroup
 	for _, name := range []string{"host-a", "host-b"} {
@@ -163,7 +164,10 @@ func show(ctx context.Context, out io.Writer, connect func() *redis.Client) (err
 		handle := balance.NewConsumer(locks, b)
 		c := &consumer{name, own, func(ctx context.Context, m balance.Message) error {
 			err := handle(ctx, m)
-			if err == nil && deaths.Add(1) <= 3 {
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil && deaths < 3 {
+				deaths++
 				fmt.Fprintf(out, "%s has handled %s, and dies before it says so\n", name, m.ID)
 				return errDied
 			}
