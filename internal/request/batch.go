@@ -87,6 +87,14 @@ func (n *note) took() time.Duration {
 	return max(time.Since(n.since)-time.Duration(at-1), 1)
 }
 
+// useful is how long a copy of the command takes at most whose answer shows a dead connection: see [Copies].
+func (n *note) useful() time.Duration {
+	if took := n.took(); took > 0 {
+		return took / 3
+	}
+	return time.Since(n.since) / 8
+}
+
 // wait is the context of a batch, and bounds the wait for a connection: wait ends when the batch is
 // given up, or when all callers have left. Only clients with ContextTimeoutEnabled look at the
 // deadline.

@@ -41,7 +41,12 @@ const (
 // all copies of a client have one budget: mostAhead at once, and then one in a second. Copies count only
 // while they are no use. If a copy takes a third of the time for which the first request has had no answer,
 // or less, the connection was at fault: the budget gets the copies of that request back. If the server is
-// slow, a copy takes as long as the first request, or half as long if that still makes its connection.
+// slow, a copy takes as long as the first request. A first request that still waits for its connection has
+// to be eight times as late: a slow server takes several round trips to make one.
+//
+//	a server that has become slow, 500 ms a round trip, and a client with one idle connection
+//	0.00 s  the request waits for a new connection   1.05 s  another one is idle: the first copy
+//	1.55 s  the copy is answered after a third of the time, and nothing is dead
 //
 // With a Sentinel, go-redis asks the Sentinel for each new connection. If the connection to the Sentinel is
 // dead as well, go-redis waits for its ReadTimeout first, 5 s by default, which a lease of 3 s does not survive.
@@ -107,8 +112,8 @@ func Race[T any](ctx context.Context, k *Copies, first func() (T, error), again 
 	if k == nil {
 		return first()
 	}
-	trip := k.newest()
-	r := newRace[T](k, time.Now())
+	trip, began := k.newest(), time.Now()
+	r := newRace[T](k, func() time.Duration { return time.Since(began) / 3 })
 	bound := longest
 	if deadline, ok := ctx.Deadline(); ok {
 		bound = time.Until(deadline)
@@ -124,13 +129,13 @@ func Race[T any](ctx context.Context, k *Copies, first func() (T, error), again 
 // race is one request with its copies.
 type race[T any] struct {
 	*Copies
-	began   time.Time // of the first request
+	useful  func() time.Duration // how long a copy takes at most whose answer shows that the first connection is at fault
 	answers chan result[T]
 	over    chan struct{} // closed when no answer is wanted any more
 }
 
-func newRace[T any](k *Copies, began time.Time) *race[T] {
-	return &race[T]{k, began, make(chan result[T]), make(chan struct{})}
+func newRace[T any](k *Copies, useful func() time.Duration) *race[T] {
+	return &race[T]{k, useful, make(chan result[T]), make(chan struct{})}
 }
 
 // result is how a request, or a copy, has ended.
@@ -179,7 +184,7 @@ func (r *race[T]) run(ctx context.Context, wait time.Duration, again func(ctx co
 		select {
 		case a := <-r.answers:
 			if IsAnswer(a.err) {
-				if a.copied && a.took <= time.Since(r.began)/3 {
+				if a.copied && a.took <= r.useful() {
 					r.giveBack(sent)
 				}
 				return a

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -86,5 +87,25 @@ func TestFakeTimeSlowServerGetsNoCopies(t *testing.T) {
 		}
 		require.LessOrEqual(t, copies.Load(), int64(20), "of 1000 requests")
 		time.Sleep(time.Second)
+	})
+}
+
+// What a copy takes is compared with the time since the first request was sent. While that waits for its connection, a slow
+// server is no dead connection: making one takes several round trips, each as long as the copy.
+func TestFakeTimeWaitForAConnectionIsNoDeadOne(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		const trip = 500 * time.Millisecond
+		n := &note{Cmder: redis.NewStatusCmd(t.Context(), "ping"), since: time.Now()}
+		for range 5 { // TCP, TLS, HELLO
+			time.Sleep(trip)
+			require.Less(t, n.useful(), trip, "not sent yet")
+		}
+		time.Sleep(3 * trip)
+		require.Equal(t, trip, n.useful(), "no connection is made for eight round trips")
+		n.Args()
+		time.Sleep(trip)
+		require.Less(t, n.useful(), trip/2, "a copy that was sent at the same time")
+		time.Sleep(2 * trip)
+		require.Equal(t, trip, n.useful().Round(time.Microsecond), "no answer for three round trips")
 	})
 }

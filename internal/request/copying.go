@@ -31,14 +31,15 @@ func (b *batch) copied() redis.Cmder {
 }
 
 // copy begins to send copies of the first call whose caller waits, when it is time: when the batch has had no
-// answer for the patience since it was sent, or has not been sent for the time of making a connection. A
+// answer for the patience since it was sent, or has not been sent for the time of making a connection. That
+// time is not less than the patience: a server that answers slowly makes a connection slowly as well. A
 // first request on a new connection to a server 50 ms away is not late: it has waited for three round trips
 // before it was sent. mu is held.
 func (g *Group) copy(b *batch, now time.Time) {
 	if b.abandoned || b.copyAt.IsZero() || now.Before(b.copyAt) {
 		return
 	}
-	due := b.note.since.Add(min(dialing, b.deadline.Sub(b.note.since)/2))
+	due := b.note.since.Add(min(max(dialing, b.patience), b.deadline.Sub(b.note.since)/2))
 	if at := b.note.at.Load(); at != 0 {
 		due = b.note.since.Add(time.Duration(at) + b.patience)
 	} else if !now.Before(due) && !hasIdle(g.Client) {
@@ -60,7 +61,7 @@ func (g *Group) copy(b *batch, now time.Time) {
 	}
 	c.copied = true
 	own, stop := context.WithDeadline(context.WithoutCancel(c.ctx), b.deadline) // calls nothing of the application
-	b.copying = &copying{c, first, newRace[twins](g.Copies, b.note.since), stop, b.calls}
+	b.copying = &copying{c, first, newRace[twins](g.Copies, b.note.useful), stop, b.calls}
 	trailer := c.opts.Trailer
 	g.Begin()
 	go func() {
