@@ -195,6 +195,7 @@ func TestPauseAfterARefusal(t *testing.T) {
 				}
 				a, w := f.enter(t, l, lua.Reply{TTL: time.Hour})
 				defer w.leave()
+				synctest.Wait() // it has asked again, with a ticket
 				l.withQueue(func(q *queue) {
 					a.since = time.Now().Add(-row.waited)
 					if row.deaf > 0 {
