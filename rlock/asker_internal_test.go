@@ -540,7 +540,7 @@ func TestFakeTimeAbandonedAcquireIsReleasedTwice(t *testing.T) {
 		answer time.Duration // when the acquire is answered after all; 0: never
 		want   []time.Duration
 	}{
-		"no answer":   {0, []time.Duration{100 * time.Millisecond, 1100 * time.Millisecond, 2100 * time.Millisecond, 4100 * time.Millisecond, 8100 * time.Millisecond, 16100 * time.Millisecond, 30100 * time.Millisecond}},
+		"no answer":   {0, []time.Duration{101 * time.Millisecond, 1101 * time.Millisecond, 2101 * time.Millisecond, 4101 * time.Millisecond, 8101 * time.Millisecond, 16101 * time.Millisecond, 30101 * time.Millisecond}},
 		"late answer": {1 * time.Second, []time.Duration{time.Second}},
 		"very late":   {2500 * time.Millisecond, []time.Duration{2 * time.Second, 2500 * time.Millisecond, 4 * time.Second, 6 * time.Second, 10 * time.Second, 18 * time.Second, 32 * time.Second}},
 	} {
@@ -549,7 +549,9 @@ func TestFakeTimeAbandonedAcquireIsReleasedTwice(t *testing.T) {
 				c, l, f := newFake(t)
 				f.onAcquire = func(ctx context.Context, _ int) (lua.Reply, error) {
 					if tt.answer == 0 {
-						return lua.Reply{}, hang(ctx)
+						err := hang(ctx)
+						time.Sleep(time.Millisecond) // the caller has left by then
+						return lua.Reply{}, err
 					}
 					time.Sleep(tt.answer) // go-redis heeds no context
 					return lua.Reply{Acquired: true}, nil
