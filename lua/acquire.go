@@ -50,9 +50,9 @@ type Reply struct {
 	// Of a refusal.
 	TTL      time.Duration // the rest of the holder's lease; negative if the lease has no end
 	Holder   string        // the present owner, if the kind of lock returns it
-	Writer   bool          // true if only a waiting writer keeps the reader out; TTL is then the time for which the writer's intent (its mark in Redis) still keeps readers out
+	Writer   bool          // true if readers hold the lock, and only a waiting writer keeps this reader out
 	Place    Place         // the place of the refused owner in the queue
-	Leftover bool          // true if the refused request has left a ticket or an intent, which a release removes
+	Leftover bool          // true if the refused request has left a ticket, which a release removes
 	AskIn    time.Duration // if set, the longest time until the next request; scripts do not set it
 }
 

@@ -333,6 +333,47 @@ func TestReadWriteReleaseBesideReadersOfMixedLeases(t *testing.T) {
 	}
 }
 
+// A reader that leaves finds dead ones in a sample of the others, and takes them out. The sample may be without the one whose
+// lease is the longest, so it says nothing of the TTL of the lock: a writer would enter beside that reader.
+func TestReadWriteReleaseKeepsTheTTLBesideTheDead(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	ctx := t.Context()
+	for range 200 {
+		require.NoError(t, rdb.FlushAll(ctx).Err())
+		putReader(t, rdb, own("a:1"), 10*time.Minute)
+		for i := range 15 {
+			putReader(t, rdb, own(fmt.Sprintf("b:%d", i)), 30*time.Second)
+		}
+		for i := range 6 {
+			require.NoError(t, rdb.HSet(ctx, "lock", own(fmt.Sprintf("d:%d", i)), 1).Err()) // its lease is over
+		}
+		putReader(t, rdb, own("x:1"), 30*time.Second)
+		queueUp(t, rdb, rw, "wc:1")
+		_, err := lua.ReleaseRW(ctx, rdb, rw(own("x:1")), lua.Ending{})
+		require.NoError(t, err)
+		require.Greater(t, rdb.PTTL(ctx, "lock").Val(), 9*time.Minute)
+	}
+}
+
+// A release that the server refuses to announce says of no grants that more are to follow: it has taken them back, and would
+// make them, and take them back, for ever.
+func TestReadWriteRefusedGrantsAreNotMore(t *testing.T) {
+	s := redistest.Start(t)
+	admin := s.Client(t)
+	rdb := user(t, s, "~*", "&*", "+@all", "-publish")
+	lockRW(t, admin, rw(own("w:1")))
+	for i := range 130 {
+		g := rw(own(fmt.Sprintf("c%d:1", i)))
+		g.Shared = true
+		_, err := lua.AskRW(t.Context(), admin, g, time.Minute, lua.Ticket{Claim: claim, Hears: lua.Uncounted})
+		require.NoError(t, err)
+	}
+	reply, err := lua.ReleaseRW(t.Context(), rdb, rw(own("w:1")), lua.Ending{})
+	require.NoError(t, err)
+	require.False(t, reply.More)
+	require.Error(t, reply.PublishErr)
+}
+
 // lapse ends the lease of whoever holds the lock.
 func lapse(t *testing.T, rdb *redis.Client) {
 	t.Helper()

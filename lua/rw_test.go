@@ -391,6 +391,11 @@ func TestReadWriteWhereMessagesAreRefused(t *testing.T) {
 	_, err := lua.ReleaseRW(t.Context(), rdb, rw(own("a:1")), lua.Ending{})
 	require.NoError(t, err)
 	require.Equal(t, "; queue [b:1 c:1]", shorten(showRW(t, admin)))
+	reader := rw(own("r:1"))
+	reader.Shared = true
+	reply, err := lua.AskRW(t.Context(), rdb, reader, time.Minute, lua.Ticket{Claim: 0})
+	require.NoError(t, err)
+	require.False(t, reply.Writer, "no reader holds the lock")
 	fresh := ask(rdb, "a:2")
 	require.False(t, fresh.Acquired, "it has passed those who wait")
 	require.Zero(t, fresh.TTL)

@@ -119,7 +119,7 @@ if mode ~= 'write' then
     end
 end
 local answer = refused(l.queue, l.commands, owner, place, new, length, ARGV[7], ttl, holder)
-answer[9] = shared == 1 and l.mode ~= 'write' and 1 or 0
+answer[9] = shared == 1 and l.mode == 'read' and 1 or 0
 -- Nobody listens to this channel.
 answer[10] = waits and refusal(announce(l.commands, channel(l.queue) .. ':', '')) and 1 or 0
 return answer

@@ -58,10 +58,10 @@ elseif mode == 'read' then
         redis.call('del', l.key)
         mode = 'none'
     elseif held and last and last >= 0 then
-        -- As Redisson does, it shortens the lock's TTL to that of the last reader, but not if there are
-        -- more than a few, as it would look at all of them. The TTL then only keeps writers in Java
-        -- out for longer if the last readers die.
-        if redis.call('hlen', l.key) - 1 <= few and last < redis.call('pttl', l.key) then
+        -- As Redisson does, it shortens the lock's TTL to that of the last reader, but only if all were
+        -- looked at. Of a sample the last may end long before the others do. The longer TTL only keeps
+        -- writers in Java out if the last readers die.
+        if last < redis.call('pttl', l.key) then
             redis.call('pexpire', l.key, math.max(last, 1))
         end
     end
@@ -77,15 +77,15 @@ elseif mode == 'none' then
     settle(l.queue, l.commands, owner)
     failure, lines, count = pass(l, own, message)
 elseif queued and mode == 'read' then -- a ticket that kept readers out may have gone
-    local _, text, _, granted = serve(l, own)
-    lines, count = text, granted
+    local _, text, refused, granted = serve(l, own)
+    lines, count = text, refused and 0 or granted
 end
 -- Foreign owners who are left tell only those who listen to the unlock channel: the first does when
 -- it has asked.
 if queued and count == 0 and mode ~= 'none' and (held or led) and holder ~= '' and foreign(holder) then
     lines = prompt(l.queue, l.commands, own, 1)
 end
-local more = count == portion and 1 or 0
+local more = count == portion and not failure and 1 or 0 -- else the grants were taken back
 if not held then
     return {0, '', '', more}
 end

@@ -506,7 +506,8 @@ func (a *asker) refused(ctx context.Context, r request.Answer[lua.Reply], asked 
 	defer l.queues.mu.Unlock()
 	a.listen(r.Value.Holder)
 	q.news.refused(r.Sent, refusal)
-	if r.Value.Holder == "" && ttl == 0 && l.terms.tickets && asked != (lua.Ticket{}) { // the lock is free, and the first ticket is not told
+	free := r.Value.Holder == "" && ttl == 0 && l.terms.tickets && asked != (lua.Ticket{})
+	if free || r.Value.Place.Mute { // the first ticket is not told, or will not be
 		q.cannotTell()
 	}
 	a.stand(r)

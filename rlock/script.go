@@ -36,18 +36,22 @@ var errNoScript = errors.New("a Script is for holds of plain and fair locks")
 //
 //   - [ErrLeaseLost] means that h no longer holds the lock in Redis. The script was not executed, and
 //     the context of the hold has ended.
-//   - [ErrNotHeld] means that the hold was already unlocked. Nothing was sent.
+//   - [ErrNotHeld] means that the hold was already unlocked. The script was not executed.
 //   - A [redis.Error] is the error reply of the script. Your own error replies must not begin with a
 //     code with which Redis refuses a script, such as BUSY or TRYAGAIN, because the client then repeats
 //     the script.
-//   - [ErrUnavailable] means that there was no answer within 2 s or before ctx ended, or that the
-//     connection was closed. Redis may have executed the script, or may still do so, but not after
+//   - [ErrUnavailable] means that there was no answer within 2 s or before ctx ended or the client was
+//     closed, or that the connection was closed. Redis may have executed the script, or may still do so, but not after
 //     another owner has acquired the lock. If a connection was closed while it was idle, go-redis
 //     replaces it before it sends the script. This does not work for TLS connections, because go-redis
 //     cannot see that such a connection was closed.
 //   - [ErrInvalidOption] means that h is a hold of a read/write or quorum lock, which do not support
 //     scripts.
-//   - [ErrClosed] means that the client is closed.
+//   - [ErrClosed] means that the client is closed. If it does not match [ErrUnavailable] as well, the
+//     script was not executed.
+//
+// Redis executes the script even if it has no memory left, because the check comes first and counts as
+// a write, and Redis refuses only the first write of a script.
 //
 // After a call of Run, the lock is not passed on in memory, so the next goroutine that acquires the
 // lock has another owner.
@@ -79,7 +83,10 @@ func (s *Script) Run(ctx context.Context, h *Hold, keys []string, args ...any) (
 	})
 	if errors.Is(err, lua.ErrNotOwner) {
 		g.lose(errGone)
-		return nil, g.lossOrNil()
+		if loss := g.lossOrNil(); loss != nil {
+			return nil, loss
+		}
+		return nil, &lockError{l.name, ErrNotHeld, nil} // an Unlock was faster
 	}
 	return reply, err
 }
@@ -120,7 +127,10 @@ func (l *Lock) script(ctx context.Context, p request.Policy, run func(context.Co
 	}, nil)
 	switch {
 	case a.End == request.Left:
-		return nil, l.noAnswer(ctx, a.Err)
+		if err := l.noAnswer(ctx, a.Err); !a.Doubt || errors.Is(err, ErrUnavailable) {
+			return nil, err
+		}
+		return nil, &lockError{l.name, ErrUnavailable, l.isClosed()}
 	case a.End != request.Done:
 		return nil, l.failed(a.Err)
 	case a.Err != nil:

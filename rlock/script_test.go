@@ -216,6 +216,53 @@ func TestLateScript(t *testing.T) {
 	require.NoError(t, other.Unlock(next))
 }
 
+// An Unlock overtakes the script: what Run returns says that the script was not executed.
+func TestScriptOvertakenByUnlock(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	proxy := netfault.New(t, srv.Addr())
+	c := clientOn(t, srv.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), nil)
+	held, hold := lock(t, t.Context(), c.NewLock("overtaken"))
+	_, err := increment.Run(held, hold, []string{"other"}) // the server knows the script
+	require.NoError(t, err)
+
+	late := proxy.Hold(netfault.Arg("count"))
+	ran := async(func() error {
+		_, err := increment.Run(t.Context(), hold, []string{"count"})
+		return err
+	})
+	require.NoError(t, late.Wait(t.Context()))
+	require.NoError(t, hold.Unlock(held))
+	require.NoError(t, late.Deliver(t.Context()))
+	require.ErrorIs(t, <-ran, rlock.ErrNotHeld)
+	require.Zero(t, srv.Client(t).Exists(t.Context(), "count").Val())
+}
+
+// The client is closed while the script is on its way. The script may have been executed, and the error says so.
+func TestScriptDuringClose(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	proxy := netfault.New(t, srv.Addr())
+	c, err := rlock.New(srv.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), nil)
+	require.NoError(t, err)
+	held, hold := lock(t, t.Context(), c.NewLock("closing"))
+	_, err = increment.Run(held, hold, []string{"other"})
+	require.NoError(t, err)
+
+	late := proxy.Hold(netfault.Arg("count"))
+	ran := async(func() error {
+		_, err := increment.Run(t.Context(), hold, []string{"count"})
+		return err
+	})
+	require.NoError(t, late.Wait(t.Context()))
+	closed := async(func() error { return closeSoon(c) })
+	err = <-ran
+	require.ErrorIs(t, err, rlock.ErrUnavailable)
+	require.ErrorIs(t, err, rlock.ErrClosed)
+	require.NoError(t, late.Deliver(t.Context()))
+	<-closed
+}
+
 // The context of a hold that is lost while the script is on its way. The script may have been executed, so
 // the error must not be the one that says that it was not.
 func TestScriptDuringALoss(t *testing.T) {

@@ -106,7 +106,7 @@ func HasCode(reply redis.Error, codes ...string) bool {
 	text := reply.Error()
 	for _, code := range codes {
 		if text == code || strings.HasPrefix(text, code+" ") || // BUSYGROUP is not BUSY
-			strings.HasPrefix(text, "ERR Error running script") && strings.Contains(text, code+" ") ||
+			strings.HasPrefix(text, "ERR Error running script") && strings.Contains(text, ": -"+code+" ") ||
 			strings.HasPrefix(text, "@user_script: ") && strings.Contains(text, ": -"+code+" ") {
 			return true
 		}

@@ -30,6 +30,15 @@ func TestHasCode(t *testing.T) {
 	}
 	require.False(t, HasCode(answer("@user_script: 1: no READONLY at the beginning"), "READONLY"))
 
+	// Redis 6.2 wraps what a script raises, whatever is in it: such a script has been executed up to there.
+	for _, raised := range []string{"account 7 is READONLY now", "ROOM 12 is taken", "it is BUSY , or LOADING data", "TASK 5 failed"} {
+		raised := answer("ERR Error running script (call to f_fab): @user_script:1: user_script:1: " + raised)
+		require.False(t, HasCode(raised, "READONLY", "OOM", "BUSY", "LOADING", "ASK"), raised)
+		outcome, final := Classify(raised)
+		require.Equal(t, Unknown, outcome, raised)
+		require.True(t, final, raised)
+	}
+
 	// An error of a command in a script, which has been executed up to there.
 	full := answer("BUSYGROUP Consumer Group name already exists script: f_fab, on @user_script:1.")
 	require.False(t, HasCode(full, "BUSY"))

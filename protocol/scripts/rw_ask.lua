@@ -535,8 +535,8 @@ local function examine(lock, prefix, all)
     return ttl, strange or whose, last
 end
 
--- alive returns the same of all readers, or of a sample of so many, if there are many: one that
--- lives keeps a writer out. nil if no reader lives. If too many have died to find out, it returns
+-- alive returns the same of all readers. If there are many, it looks at a sample of so many, as one that
+-- lives keeps a writer out, and does not say when the last ends. nil if no reader lives. If too many have died to find out, it returns
 -- 1 and '': the writer asks again after a millisecond.
 local function alive(lock, prefix, some)
     for _ = 1, bound, 64 do
@@ -544,9 +544,9 @@ local function alive(lock, prefix, some)
         if size <= few then
             return examine(lock, prefix, redis.call('hgetall', lock))
         end
-        local ttl, whose, last = examine(lock, prefix, redis.call('hrandfield', lock, -some, 'withvalues'))
+        local ttl, whose = examine(lock, prefix, redis.call('hrandfield', lock, -some, 'withvalues'))
         if ttl then
-            return ttl, whose, last
+            return ttl, whose
         end
         some = 64
     end
@@ -902,7 +902,7 @@ if mode ~= 'write' then
     end
 end
 local answer = refused(l.queue, l.commands, owner, place, new, length, ARGV[7], ttl, holder)
-answer[9] = shared == 1 and l.mode ~= 'write' and 1 or 0
+answer[9] = shared == 1 and l.mode == 'read' and 1 or 0
 -- Nobody listens to this channel.
 answer[10] = waits and refusal(announce(l.commands, channel(l.queue) .. ':', '')) and 1 or 0
 return answer

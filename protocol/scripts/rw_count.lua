@@ -503,8 +503,8 @@ local function examine(lock, prefix, all)
     return ttl, strange or whose, last
 end
 
--- alive returns the same of all readers, or of a sample of so many, if there are many: one that
--- lives keeps a writer out. nil if no reader lives. If too many have died to find out, it returns
+-- alive returns the same of all readers. If there are many, it looks at a sample of so many, as one that
+-- lives keeps a writer out, and does not say when the last ends. nil if no reader lives. If too many have died to find out, it returns
 -- 1 and '': the writer asks again after a millisecond.
 local function alive(lock, prefix, some)
     for _ = 1, bound, 64 do
@@ -512,9 +512,9 @@ local function alive(lock, prefix, some)
         if size <= few then
             return examine(lock, prefix, redis.call('hgetall', lock))
         end
-        local ttl, whose, last = examine(lock, prefix, redis.call('hrandfield', lock, -some, 'withvalues'))
+        local ttl, whose = examine(lock, prefix, redis.call('hrandfield', lock, -some, 'withvalues'))
         if ttl then
-            return ttl, whose, last
+            return ttl, whose
         end
         some = 64
     end
@@ -825,4 +825,4 @@ elseif not foreigners(l.unlocks, l.commands, '+1') then
 elseif sharedOf(score) == 1 then
     lines, failure = prompt(l.queue, l.commands, own, portion)
 end
-return {1, failure or '', lines or '', count == portion and 1 or 0}
+return {1, failure or '', lines or '', count == portion and not failure and 1 or 0}

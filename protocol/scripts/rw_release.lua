@@ -530,8 +530,8 @@ local function examine(lock, prefix, all)
     return ttl, strange or whose, last
 end
 
--- alive returns the same of all readers, or of a sample of so many, if there are many: one that
--- lives keeps a writer out. nil if no reader lives. If too many have died to find out, it returns
+-- alive returns the same of all readers. If there are many, it looks at a sample of so many, as one that
+-- lives keeps a writer out, and does not say when the last ends. nil if no reader lives. If too many have died to find out, it returns
 -- 1 and '': the writer asks again after a millisecond.
 local function alive(lock, prefix, some)
     for _ = 1, bound, 64 do
@@ -539,9 +539,9 @@ local function alive(lock, prefix, some)
         if size <= few then
             return examine(lock, prefix, redis.call('hgetall', lock))
         end
-        local ttl, whose, last = examine(lock, prefix, redis.call('hrandfield', lock, -some, 'withvalues'))
+        local ttl, whose = examine(lock, prefix, redis.call('hrandfield', lock, -some, 'withvalues'))
         if ttl then
-            return ttl, whose, last
+            return ttl, whose
         end
         some = 64
     end
@@ -854,10 +854,10 @@ elseif mode == 'read' then
         redis.call('del', l.key)
         mode = 'none'
     elseif held and last and last >= 0 then
-        -- As Redisson does, it shortens the lock's TTL to that of the last reader, but not if there are
-        -- more than a few, as it would look at all of them. The TTL then only keeps writers in Java
-        -- out for longer if the last readers die.
-        if redis.call('hlen', l.key) - 1 <= few and last < redis.call('pttl', l.key) then
+        -- As Redisson does, it shortens the lock's TTL to that of the last reader, but only if all were
+        -- looked at. Of a sample the last may end long before the others do. The longer TTL only keeps
+        -- writers in Java out if the last readers die.
+        if last < redis.call('pttl', l.key) then
             redis.call('pexpire', l.key, math.max(last, 1))
         end
     end
@@ -873,15 +873,15 @@ elseif mode == 'none' then
     settle(l.queue, l.commands, owner)
     failure, lines, count = pass(l, own, message)
 elseif queued and mode == 'read' then -- a ticket that kept readers out may have gone
-    local _, text, _, granted = serve(l, own)
-    lines, count = text, granted
+    local _, text, refused, granted = serve(l, own)
+    lines, count = text, refused and 0 or granted
 end
 -- Foreign owners who are left tell only those who listen to the unlock channel: the first does when
 -- it has asked.
 if queued and count == 0 and mode ~= 'none' and (held or led) and holder ~= '' and foreign(holder) then
     lines = prompt(l.queue, l.commands, own, 1)
 end
-local more = count == portion and 1 or 0
+local more = count == portion and not failure and 1 or 0 -- else the grants were taken back
 if not held then
     return {0, '', '', more}
 end
