@@ -183,7 +183,10 @@ var promises = map[string][]string{
 	// 0.75 to 1 s if one of the client's goroutines began to wait for a plain or fair lock in the last 0.8 s and at most 80
 	// clients do. 1.25 s for other kinds (in the last 2 s). 2.75 s in long waits or with many clients. 10.75 s with 256
 	// tickets ahead, but one claim if the turn comes earlier.
-	"F4": {"TestDeafConnectionIsReplaced", "TestFairLostMessage", "TestHalfOpenPubSubConnection", "row: subscriptions deaf"},
+	"F4": {
+		"TestDeafConnectionIsReplaced", "TestNewChannelIsToldOfADeafConnectionSoon", "TestFairLostMessage",
+		"TestHalfOpenPubSubConnection", "row: subscriptions deaf",
+	},
 	// Until the next probe (0.2 to 0.5 s early in a wait, 2 s at most) or the next request of a waiter for a plain or fair
 	// lock. Before Redis 7 only the latter, and for other kinds not before the connection ends. If the former master lives
 	// on as a master, clients that stay there hold locks alongside the others until their requests follow the name.
