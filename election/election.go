@@ -37,7 +37,7 @@ var (
 	// [Election.Leader] again later, or use [Election.Observe].
 	ErrNoLeader = errors.New("election: no leader")
 
-	// ErrNotLeader means that this process does not lead.
+	// ErrNotLeader means that this process does not lead, or that the context of its term has ended.
 	ErrNotLeader = errors.New("election: not the leader")
 )
 
@@ -79,9 +79,12 @@ func WithReplicas(n int, timeout time.Duration) Option {
 // and [Election.IsLeader] returns [ErrNotLeader] even in the new leader. If Redis has no record of a previous
 // leader, the new leader waits too, because Redis may have lost its data.
 //
-// Choose d as the sum of two times: the time that your work needs to stop when its context ends, and a third of
-// the lease, because the leader can need that long to notice that the lock was deleted. All candidates must use
-// the same delay. The default, 0, is no delay. A negative d is [rlock.ErrInvalidOption].
+// Choose d as the sum of two times: the time that your work needs to stop when its context ends, and the time
+// that the leader can need to notice that its lock was deleted. If the leader reaches Redis, it notices this at
+// its next renewal, so a third of the lease is enough. If the leader is cut off from Redis when the lock is
+// deleted, for example by a failover, it works until its context ends, which can take 89 % of the lease. Use nine
+// tenths of the lease to cover this case too. All candidates must use the same delay. The default, 0, is no delay.
+// A negative d is [rlock.ErrInvalidOption].
 func WithTakeoverDelay(d time.Duration) Option { return func(s *settings) { s.delay = d } }
 
 // maxValue is the size of the longest value.
@@ -236,7 +239,9 @@ func (e *Election) Campaign(ctx context.Context) (context.Context, *Term, error)
 	return held, t, nil
 }
 
-// IsLeader returns nil while this process leads, and [ErrNotLeader] otherwise. It sends nothing to Redis,
+// IsLeader returns nil while this process leads and the context of its term has not ended, and [ErrNotLeader]
+// otherwise. If the context that was passed to [Election.Run] or [Election.Campaign] ends, IsLeader returns
+// ErrNotLeader at once, although this process still leads until it has resigned. IsLeader sends nothing to Redis,
 // because it compares the end of the lease with the monotonic clock and the wall clock. IsLeader makes an
 // *Election an Elector of github.com/go-co-op/gocron.
 func (e *Election) IsLeader(context.Context) error {

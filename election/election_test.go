@@ -59,9 +59,12 @@ func TestTerm(t *testing.T) {
 	require.ErrorIs(t, term.Proclaim(ctx, "late"), rlock.ErrNotHeld)
 	_, err = b.Leader(ctx)
 	require.ErrorIs(t, err, election.ErrNoLeader)
-	held, next := campaign(t, ctx, b)
+	_, next := campaign(t, ctx, b)
 	require.Greater(t, next.Number(), term.Number())
-	require.NoError(t, next.Resign(held))
+	var none context.Context
+	require.NoError(t, next.Resign(none))
+	require.ErrorIs(t, b.IsLeader(ctx), election.ErrNotLeader)
+	require.Zero(t, srv.Client(t).Exists(ctx, "e").Val(), "the lock is free")
 }
 
 // What a process sends for each call, when the server knows the scripts.

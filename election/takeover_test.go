@@ -99,10 +99,20 @@ func TestNeverTwoLeaders(t *testing.T) {
 	t.Parallel()
 	const stop = 1500 * time.Millisecond
 	const delay = stop + lease/3 + 200*time.Millisecond
+	const cutOff = stop + lease*9/10 + 200*time.Millisecond
 	type world struct {
 		srv    *redistest.Server
 		leader *redistest.Child
 		proxy  *netfault.Proxy // of the leader
+	}
+	removal := func(t *testing.T, w world) {
+		w.proxy.DropUp(true)
+		w.proxy.DropDown(true)
+		_, err := newLocks(t, w.srv.Addr(), lease).NewLock("e").ForceUnlock(t.Context())
+		require.NoError(t, err)
+		time.Sleep(2 * lease)
+		w.proxy.Heal()
+		w.proxy.CutAll()
 	}
 	for _, c := range []struct {
 		name        string
@@ -118,6 +128,8 @@ func TestNeverTwoLeaders(t *testing.T) {
 		{"the server is silent", delay, stop, func(_ *testing.T, w world) { w.srv.Stop(); time.Sleep(2 * lease); w.srv.Cont() }, false},
 		{"partition, no delay", 0, stop, partition(func(w world) *netfault.Proxy { return w.proxy }), true},
 		{"partition", delay, stop, partition(func(w world) *netfault.Proxy { return w.proxy }), false},
+		{"cut off, and the lock is removed, a third", stop + lease/3, stop, removal, true},
+		{"cut off, and the lock is removed", cutOff, stop, removal, false},
 		// A process that stands still cannot stop its work. When it continues, its next look at the context ends it.
 		{"SIGSTOP", 0, 0, func(_ *testing.T, w world) { w.leader.Stop(); time.Sleep(2 * lease); w.leader.Cont() }, false},
 		{"SIGKILL", 0, stop, func(_ *testing.T, w world) { w.leader.Kill() }, false},

@@ -85,8 +85,11 @@ const (
 )
 
 // Resign ends the term, and the next candidate leads. Call it when all work of the leader has ended, because
-// the next leader begins at once. Resign works even if ctx has ended, because it uses only the values of ctx.
-// It takes two round trips, and returns within 1 s plus the client's UnlockTimeout.
+// the next leader begins at once. Resign works even if ctx has ended, because it uses only the values of ctx. A
+// nil ctx has no values. Resign takes two round trips, and returns within 1 s plus the client's UnlockTimeout.
+//
+// Call Resign after a loss too, so that the next leader need not wait for its takeover delay. This has no effect
+// if the next candidate has acquired the lock before the call, for example because the lock was deleted.
 //
 // The errors are the errors of [rlock.Hold.Unlock]:
 //
@@ -96,6 +99,9 @@ const (
 //   - [rlock.ErrNotHeld] means that this term had already ended. If this process leads again in a later term,
 //     that term continues.
 func (t *Term) Resign(ctx context.Context) error {
+	if ctx == nil { // a panic would leave a renewed lock, and nobody to resign
+		ctx = context.Background()
+	}
 	t.e.term.CompareAndSwap(t, nil)
 	// The note must be there before the lock is free, or the next leader waits for its takeover delay. Without
 	// the note the next leader is only later, so an error of the note does not matter.

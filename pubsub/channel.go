@@ -70,7 +70,11 @@ func (ch *channel) dropTimer() {
 
 // left is called after a listener has gone: without listeners the channel lingers.
 func (h *Hub) left(ch *channel) {
-	if !ch.occupied() && !ch.refused && !h.closed {
+	if ch.occupied() {
+		return
+	}
+	ch.silence = 0
+	if !ch.refused && !h.closed {
 		h.keep(ch, h.opts.linger)
 	}
 }

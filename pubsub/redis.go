@@ -22,7 +22,13 @@ import (
 //
 // In a cluster, all channels share one connection, to the node that owns the slot of probe. A PUBLISH on any
 // node reaches that node.
+//
+// Redis panics if rdb is a [redis.Ring], because the shards of a Ring do not pass messages on to each other. Use
+// [Plain] for several servers that are not a cluster.
 func Redis(rdb redis.UniversalClient, probe string) Servers {
+	if _, ok := rdb.(*redis.Ring); ok {
+		panic("pubsub: Redis cannot use a redis.Ring, whose shards do not pass messages on to each other: use a Client or a ClusterClient")
+	}
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {
 		return &oneMaster{&masters{cluster: cluster, probe: probe}}
 	}

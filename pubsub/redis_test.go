@@ -23,6 +23,15 @@ import (
 	"github.com/go-rlock/rlock/pubsub"
 )
 
+// Otherwise a goroutine of the hub would panic, at the first subscription.
+func TestRedisRefusesARing(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
+	defer func() { require.NoError(t, ring.Close()) }()
+	assert.PanicsWithValue(t,
+		"pubsub: Redis cannot use a redis.Ring, whose shards do not pass messages on to each other: use a Client or a ClusterClient",
+		func() { pubsub.Redis(ring, "probe") })
+}
+
 func TestRedisPublishWakesAll(t *testing.T) {
 	s := redistest.Start(t)
 	protocols(t, func(t *testing.T, edit func(*redis.Options)) {

@@ -36,6 +36,9 @@ func (h *Hub) assign(ch *channel, name string) {
 	}
 	ch.node = n
 	n.channels[ch.name] = ch
+	if ch.occupied() {
+		ch.stir()
+	}
 	h.settle(ch)
 }
 

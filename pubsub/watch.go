@@ -185,20 +185,26 @@ func (v *vigil) slowest(s sight) time.Duration {
 // AllowSilence sets how long the subscribers of a channel can wait without a sign that the connection works.
 // After that time without traffic, the hub sends a probe on the connection. Set a longer time if many clients
 // wait for the same event, because each of them sends probes. If subscribers of other channels on the same
-// connection need a shorter time, the hub sends its probes earlier. The default, also for d = 0, is 500 ms, and
-// the maximum is 10 s. The hub forgets d when the channel has no subscribers any more.
+// connection need a shorter time, the hub sends its probes earlier. The default, also for d <= 0, is 500 ms, and
+// the maximum is 10 s. The hub forgets d when the channel has no subscribers any more, and ignores d if there are
+// none.
 func (h *Hub) AllowSilence(channel string, d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	ch := h.channels[channel]
-	if ch == nil {
+	if ch == nil || !ch.occupied() {
 		return
 	}
-	ch.silence = d
-	if ch.node == nil || ch.node.conn == nil {
-		return
+	ch.silence = max(d, 0)
+	if ch.node != nil && ch.node.conn != nil {
+		ch.node.conn.allow(ch)
 	}
-	if c := ch.node.conn; d < c.silence-c.silence/4 { // not for each of many channels, or a little less
+}
+
+// allow has watch look now if ch allows less silence than watch knows. hub.mu is held.
+func (c *conn) allow(ch *channel) {
+	d := cmp.Or(ch.silence, c.hub.opts.probe)
+	if d < c.silence-c.silence/4 { // not for each of many channels, or a little less
 		c.silence = d
 		c.lookNow()
 	}
@@ -221,7 +227,7 @@ func (h *Hub) Absent(channel string, sent time.Time) {
 }
 
 // stir notes a new waiter on the channel, and has the connection probed like a young connection
-// again. hub.mu is held.
+// again. If the server of the channel is not known yet, assign stirs later. hub.mu is held.
 func (ch *channel) stir() {
 	if ch.node == nil || ch.node.conn == nil {
 		return
@@ -232,6 +238,7 @@ func (ch *channel) stir() {
 		c.lookNow()
 	}
 	c.stirred = now
+	c.allow(ch)
 }
 
 // lookNow makes watch look at once. hub.mu is held.

@@ -135,6 +135,53 @@ func TestNewWaiterIsToldOfADeafConnectionSoon(t *testing.T) {
 	}
 }
 
+// A new wait on a new channel begins before the hub has found the server of the channel, which may have an old
+// connection. Both the wait and its silence count as on a channel that the connection knew before.
+func TestNewChannelIsToldOfADeafConnectionSoon(t *testing.T) {
+	for _, test := range []struct{ before, silence, limit time.Duration }{
+		{0, 0, 1250 * time.Millisecond},
+		{0, 200 * time.Millisecond, 950 * time.Millisecond},
+		{10 * time.Second, 0, 1250 * time.Millisecond},
+		{10 * time.Second, 200 * time.Millisecond, 950 * time.Millisecond},
+		{10 * time.Second, -time.Second, 1250 * time.Millisecond},
+	} {
+		for phase := range 40 { // of the rare probes of a long wait
+			hubBubble(t, func(t *testing.T, s *server, h *pubsub.Hub) {
+				s.set(func() { s.counts = true })
+				newWaiter(h, "old")
+				h.AllowSilence("old", test.before)
+				time.Sleep(time.Minute + time.Duration(phase)*277*time.Millisecond)
+				w := newWaiter(h, "new")
+				h.AllowSilence("new", test.silence)
+				<-w.C()
+				time.Sleep(100 * time.Millisecond)
+				old := s.conn()
+				s.set(func() { old.deaf = true })
+				start := time.Now()
+				<-w.C()
+				assert.False(t, w.Live())
+				assert.LessOrEqual(t, time.Since(start), test.limit, "%v, phase %d", test, phase)
+			})
+		}
+	}
+}
+
+// What a waiter allowed is forgotten when it leaves, also on a channel that stays subscribed for a while.
+func TestSilenceOfAFormerWaiter(t *testing.T) {
+	hubBubble(t, func(t *testing.T, s *server, h *pubsub.Hub) {
+		w := newWaiter(h, "a")
+		h.AllowSilence("a", 10*time.Second)
+		<-w.C()
+		w.Leave()
+		h.AllowSilence("a", 10*time.Second)
+		time.Sleep(100 * time.Millisecond)
+		newWaiter(h, "a")
+		before := s.conn().probes()
+		time.Sleep(1900 * time.Millisecond)
+		assert.GreaterOrEqual(t, s.conn().probes()-before, 3)
+	})
+}
+
 // What a probe needs to be executed does not count, and neither does a message that
 // comes late.
 func TestSlowServerIsNotDeaf(t *testing.T) {

@@ -26,9 +26,10 @@ import (
 //   - If a waiting process has died, the release skips it without delay, on a single server and in a
 //     cluster with sharded channels.
 //   - If a waiting process is suspended or its machine is lost, it delays the waiters behind it by the
-//     lease, but no longer than 2.5 s. The delay happens only once, because the client of that process
-//     then loses all of its places. Several such processes delay the others by about 0.8 s more in
-//     total.
+//     lease, but no longer than 2.5 s, and until the client of the next waiter sends a request. The
+//     longer the calls of that client have waited, the more rarely it does so, so the delay can be up
+//     to 5.5 s. It happens only once, because the client of that process then loses all of its places.
+//     Several such processes delay the others by about 0.8 s more in total.
 //   - If a waiter gives up, it leaves the queue, or passes the lock on if it has just been granted. If
 //     the waiter cannot reach Redis, the other waiters treat it as a process that has died.
 //   - If a holder dies, the first waiter acquires the lock when the lease ends. If the first waiter has

@@ -19,8 +19,10 @@ type Storage struct {
 	certmagic.Storage // for the certificates; its locks are not used
 	Locks             *rlock.Client
 
-	mu    sync.Mutex // guards holds
-	holds map[string]hold
+	mu sync.Mutex // guards holds
+	// holds has, for each name, the holds without an Unlock, oldest first. Only the newest can be live, because the others
+	// were lost. An Unlock does not say whose hold it ends, so it ends the oldest, and the last Unlock releases the lock.
+	holds map[string][]hold
 }
 
 type hold struct {
@@ -56,34 +58,38 @@ func (s *Storage) keep(name string, h hold, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.holds == nil {
-		s.holds = make(map[string]hold)
+		s.holds = make(map[string][]hold)
 	}
-	s.holds[name] = h
+	s.holds[name] = append(s.holds[name], h)
 	return nil
 }
 
 // Unlock releases the lock.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
 	s.mu.Lock()
-	h, ok := s.holds[name]
-	delete(s.holds, name)
+	holds := s.holds[name]
+	if len(holds) > 1 {
+		s.holds[name] = holds[1:]
+	} else {
+		delete(s.holds, name)
+	}
 	s.mu.Unlock()
-	if !ok {
+	if len(holds) == 0 {
 		return rlock.ErrNotHeld
 	}
-	return h.Unlock(ctx)
+	return holds[0].Unlock(ctx)
 }
 
-// RenewLockLease returns why the lock was lost. rlock renews the lease without it.
+// RenewLockLease reports whether the lock was lost. rlock renews the lease without it.
 func (s *Storage) RenewLockLease(_ context.Context, name string, _ time.Duration) error {
 	s.mu.Lock()
-	h, ok := s.holds[name]
+	holds := s.holds[name]
 	s.mu.Unlock()
 	switch {
-	case !ok:
+	case len(holds) == 0:
 		return rlock.ErrNotHeld
-	case h.ctx.Err() != nil && errors.Is(context.Cause(h.ctx), rlock.ErrLeaseLost):
-		return context.Cause(h.ctx)
+	case s.Locks.NewLock(name).Owner(holds[0].ctx) == "": // not by Err: that context also ends with the context of Lock
+		return rlock.ErrLeaseLost
 	}
 	return nil
 }
@@ -108,6 +114,26 @@ func TestCertmagic(t *testing.T) {
 	require.NoError(t, b.Lock(t.Context(), "x"))
 	require.NoError(t, b.Unlock(t.Context(), "x"))
 
+	// A loss is reported after the end of the context of Lock too. The late Unlock of the one that has lost the lock
+	// leaves it to the next one of this process.
+	ctx, cancel = context.WithCancel(t.Context())
+	require.NoError(t, a.Lock(ctx, "y"))
+	cancel()
+	_, err := a.Locks.NewLock("y").ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.ErrorIs(t, a.RenewLockLease(t.Context(), "y", time.Minute), rlock.ErrLeaseLost)
+	require.NoError(t, a.Lock(t.Context(), "y"))
+	require.ErrorIs(t, a.Unlock(ctx, "y"), rlock.ErrLeaseLost)
+	ok, err := b.TryLock(t.Context(), "y")
+	require.NoError(t, err)
+	require.False(t, ok, "the next one holds the lock")
+	require.NoError(t, a.RenewLockLease(t.Context(), "y", time.Minute))
+	require.NoError(t, a.Unlock(t.Context(), "y"))
+	ok, err = b.TryLock(t.Context(), "y")
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.NoError(t, b.Unlock(t.Context(), "y"))
+
 	// certmagic itself: the one that cleans waits for the lock, and finds what is left to do.
 	_, other, err := host(t, srv).NewLock("storage_clean").Lock(t.Context())
 	require.NoError(t, err)
@@ -122,7 +148,7 @@ func TestCertmagic(t *testing.T) {
 	}
 	require.NoError(t, other.Unlock(t.Context()))
 	require.NoError(t, <-cleaned)
-	ok, err := b.TryLock(t.Context(), "storage_clean")
+	ok, err = b.TryLock(t.Context(), "storage_clean")
 	require.NoError(t, err)
 	require.True(t, ok, "it has unlocked")
 	require.NoError(t, b.Unlock(t.Context(), "storage_clean"))

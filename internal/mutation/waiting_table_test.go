@@ -234,7 +234,7 @@ var ofWaiting = []mutation{
 		"rlock", "TestFakeTimeAnOldFailureIsNoSilence", quick,
 	},
 	{
-		"each of many channels has its connection looked at", "pubsub", "Hub.AllowSilence",
+		"each of many channels has its connection looked at", "pubsub", "conn.allow",
 		"d < c.silence-c.silence/4", "d < time.Hour",
 		"pubsub", "TestSilenceOfACrowdAsksNobody", quick,
 	},
