@@ -70,10 +70,13 @@ func TestHoldOfSeveralNames(t *testing.T) {
 	require.Zero(t, rdb.Exists(t.Context(), "p:a", "p:b").Val())
 }
 
+// A signal ends the wait for the lock. It does not end a hold with a pipe, because the program at the other end may
+// have got it as well, and still works.
 func TestHoldEndsBySignal(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
-	p := begin(t, srv.URL(), "hold", "a")
+	held := func() bool { return srv.Client(t).Exists(t.Context(), "a").Val() == 1 }
+	p := launch(t, wrap(prepare(t, srv.URL()), `exec "$SELF" hold a 2>&1`))
 	p.holds()
 	waits := begin(t, srv.URL(), "hold", "a")
 	hungUp := begin(t, srv.URL(), "hold", "a")
@@ -82,9 +85,27 @@ func TestHoldEndsBySignal(t *testing.T) {
 	redistest.Eventually(t, "the second waits", func() bool { return len(srv.Clients(t, "pubsub")) == 1 })
 	waits.signal(syscall.SIGTERM)
 	require.Equal(t, result{code: 128 + int(syscall.SIGTERM)}, waits.end())
+
+	p.signal(syscall.SIGUSR1)
+	p.signal(syscall.SIGUSR2)
 	p.signal(syscall.SIGTERM)
+	require.Equal(t, "the lock stays held until standard input ends. A second signal releases it at once", p.says("rlock: received a signal (terminated): "))
+	require.True(t, held())
+	require.NoError(t, p.stdin.Close())
 	require.Equal(t, 0, p.end().code)
-	require.Zero(t, srv.Client(t).Exists(t.Context(), "a").Val())
+	require.False(t, held())
+
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP} {
+		p = launch(t, wrap(prepare(t, srv.URL()), `exec "$SELF" hold a 2>&1`))
+		p.holds()
+		p.signal(sig)
+		p.says("rlock: received a signal (" + sig.String() + "): ")
+		require.True(t, held())
+		p.signal(syscall.SIGTERM)
+		require.Equal(t, `"a second signal (terminated) released the lock before standard input ended"}`, p.says(`{"lost":`))
+		require.Equal(t, exitLost, p.end().code)
+		require.False(t, held())
+	}
 }
 
 func TestHoldWantsAPipe(t *testing.T) {
