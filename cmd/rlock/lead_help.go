@@ -24,6 +24,8 @@ Exit status:
    As for "rlock run", except:
    69   Redis rejects the request; COMMAND was not run
    79   the lock was lost, but COMMAND had already ended by itself
+   128+N  signal N ended the wait, or rlock received it and then lost the lock before
+        COMMAND had ended
 
 Environment of COMMAND:
    As for "rlock run". RLOCK_TOKEN is the number of the term, which is greater than
