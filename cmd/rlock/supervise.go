@@ -230,7 +230,7 @@ func (c *command) reap() {
 			return
 		case pid != c.pid || c.ended: // an orphan
 		case status.Stopped():
-			c.suspend()
+			c.suspend(status.StopSignal())
 		default:
 			c.ended, c.status = true, status
 			c.tty.takeFrom(c.pid)
@@ -241,9 +241,13 @@ func (c *command) reap() {
 // suspend stops our own group after the terminal has stopped the command's, so
 // that the shell notices; SIGCONT ends it. Nobody renews meanwhile: if that is
 // longer than the lease, the command is killed without having run outside it.
-func (c *command) suspend() {
+// A command in a pipeline that asks at the terminal, as for a password, gets the
+// place that the shell has given us.
+func (c *command) suspend(by syscall.Signal) {
 	switch {
 	case c.tty == nil:
+	case (by == syscall.SIGTTIN || by == syscall.SIGTTOU) && c.tty.ours():
+		c.forward(syscall.SIGCONT)
 	case c.tty.managed():
 		c.tty.takeFrom(c.pid)
 		c.signal(syscall.SIGSTOP) // some of the job may not have heeded the terminal
