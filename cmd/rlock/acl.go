@@ -32,12 +32,13 @@ const (
 	watching                        // `rlock watch` hears releases
 	moving                          // a lock whose slot moves to another node of a cluster
 	electing                        // elections, jobs and shared results: data next to a lock
+	inspectBoth                     // `rlock inspect` of read/write locks, which needs inspecting as well
 )
 
 // The users that docs/acl.md knows.
 const (
 	lockUser = locking | fencing | waking | foreign | probing | inspecting | recording
-	readUser = inspecting | listing | observing | watching
+	readUser = inspecting | inspectBoth | listing | observing | watching
 )
 
 // right is an item of a user's ACL rules.
@@ -110,7 +111,7 @@ var relatives = []struct {
 	{"&redisson_lock__channel:NAME", foreign | watching, "exchange messages about releases with Redisson"},
 	{"~redisson_lock_queue:NAME", queueing, "detect a queue of Redisson"},
 	{"~redisson_lock_timeout:NAME", queueing, "detect a queue of Redisson"},
-	{"~rlock_rwqueue:NAME", sharing, "store the queue of readers and writers"},
+	{"~rlock_rwqueue:NAME", sharing | inspectBoth, "store the queue of readers and writers"},
 	{"~NAME:*", sharing, "store the leases of readers"},
 	{"&rlock_rwchannel:NAME:*", sharing, "notify a client that it holds the lock"},
 	{"~rlock_companion:NAME", electing | observing, "store data next to a lock: the leader, the claimed run, the result"},
@@ -225,7 +226,7 @@ func aclGlob(prefix, glob string) string {
 // String lists the names of the features.
 func (f feature) String() string {
 	var names []string
-	for i, name := range []string{"lock", "fencing", "wake-up", "Redisson", "probe", "inspect", "ls", "database", "cluster", "fair", "read/write", "sharded", "replicas", "records", "top", "watch", "moving slot", "election"} {
+	for i, name := range []string{"lock", "fencing", "wake-up", "Redisson", "probe", "inspect", "ls", "database", "cluster", "fair", "read/write", "sharded", "replicas", "records", "top", "watch", "moving slot", "election", "inspect (read/write)"} {
 		if f&(1<<i) != 0 {
 			names = append(names, name)
 		}

@@ -163,17 +163,20 @@ func replicate(ctx context.Context, mu *rlock.Lock) error {
 	return nil
 }
 
-func (w *aclWorld) inspect(ctx context.Context, mine, theirs *rlock.Lock) error {
-	_, hold, err := theirs.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = hold.Unlock(ctx) }()
-	switch state, err := mine.Inspect(ctx); {
-	case err != nil:
-		return err
-	case state.Owner() != hold.Owner(), state.Token != hold.Token(), state.Waiters < 0:
-		return fmt.Errorf("wrong state: %+v", state)
+// inspect looks at locks of theirs, as rlock inspect does, which does not know their kind before.
+func (w *aclWorld) inspect(ctx context.Context, mine *rlock.Client, theirs ...*rlock.Lock) error {
+	for _, lock := range theirs {
+		_, hold, err := lock.Lock(ctx)
+		if err != nil {
+			return err
+		}
+		_, state, err := find(ctx, mine, lock.Name())
+		if err = errors.Join(err, hold.Unlock(ctx)); err != nil {
+			return err
+		}
+		if state.Owner() != hold.Owner() && state.Shared[hold.Owner()] == 0 || state.Token != hold.Token() || state.Waiters < 0 {
+			return fmt.Errorf("wrong state: %+v", state)
+		}
 	}
 	return nil
 }
@@ -200,7 +203,7 @@ func within(d time.Duration, cond func() bool) bool {
 	return true
 }
 
-var aclFeatures = []feature{locking, fencing, waking, foreign, probing, inspecting, listing, database, queueing, sharing, electing, replicating, recording, observing, watching}
+var aclFeatures = []feature{locking, fencing, waking, foreign, probing, inspecting, listing, database, queueing, sharing, electing, replicating, recording, observing, watching, inspectBoth}
 
 // broken returns the features that do not work with all of the names.
 func (w *aclWorld) broken(names ...string) (broken feature) {
@@ -242,6 +245,9 @@ func TestRights(t *testing.T) {
 			if r.needs&fencing != 0 {
 				follows |= electing
 			}
+			if r.needs&inspecting != 0 {
+				follows |= inspectBoth
+			}
 			require.Equal(t, r.needs, broken&r.needs, "said to break without it")
 			require.Zero(t, broken&^follows, "not said to break without it")
 		})
@@ -268,6 +274,15 @@ func words(text string) (args []any) {
 		args = append(args, word)
 	}
 	return args
+}
+
+// Who may not look at a read/write lock is told so, and not that it is no plain lock.
+func TestInspectSaysThatARightIsMissing(t *testing.T) {
+	t.Parallel()
+	w := newACLWorld(t, aclLine("u", aclPrefix, aclPrefix+"*", readUser), "~rlock_rwqueue:{app:*}")
+	require.NoError(t, w.works(inspecting, "x"))
+	require.ErrorIs(t, w.works(inspectBoth, "x"), rlock.ErrRefused)
+	require.NoError(t, w.works(inspectBoth, "{t}x"))
 }
 
 func TestRightsToAllNames(t *testing.T) {

@@ -81,12 +81,15 @@ func (w *aclWorld) works(f feature, name string) error {
 		return w.queue(ctx, mine.NewFairLock(name), theirs.NewFairLock(name))
 	case sharing:
 		return w.share(ctx, mine.NewRWLock(name), theirs.NewRWLock(name))
+	case inspectBoth:
+		both := theirs.NewRWLock(name, rlock.WithFencing())
+		return w.inspect(ctx, mine, both.Reader(), both.Writer())
 	case electing:
 		return elect(ctx, mine, name)
 	case replicating:
 		return replicate(ctx, mine.NewLock(name, rlock.WithReplicas(1, 10*time.Millisecond)))
 	}
-	return w.inspect(ctx, mine.NewLock(name, rlock.WithFencing()), theirs.NewLock(name, rlock.WithFencing()))
+	return w.inspect(ctx, mine, theirs.NewLock(name, rlock.WithFencing()))
 }
 
 func (w *aclWorld) client(rdb *redis.Client) *rlock.Client {

@@ -30,7 +30,7 @@ measured results. The embedded server is in the memory of this process, so other
 commands cannot use it.`,
 		CustomHelpTemplate: localHelp,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if cmd.Args().Present() || cmd.IsSet("url") || cmd.IsSet("prefix") {
+			if cmd.Args().Present() || cmd.IsSet("url") || cmd.String("prefix") != os.Getenv("RLOCK_PREFIX") { // which is for other commands
 				return usagef(cmd, "the demo has a server of its own and takes no arguments")
 			}
 			return playAll(ctx, cmd.Root().Writer, scenes)

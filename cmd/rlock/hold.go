@@ -86,16 +86,23 @@ type heldLock struct {
 	Proof string `json:"proof,omitzero"`
 }
 
-// hold is all of `rlock hold`. It ends when stdin ends, which is nil if there is none, or by a signal.
+// hold is all of `rlock hold`. It ends when stdin ends. Until it holds the lock, or if stdin is nil, it ends by a
+// signal as well.
+//
+// A signal does not end a hold with stdin, because the program at the other end may have got the same one and may
+// still work: systemd sends TERM to all processes of a service, and a terminal sends INT to all of a job. The
+// program closes stdin when it ends. A second signal ends the hold, after the line that says so.
 func (j *job) hold(s *server, stdin io.Reader, out io.Writer) error {
 	// A reader that is gone must not end this process before the lock is released.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	signals := make(chan os.Signal, 16)
 	notify(signals, ending...)
+	ended := make(chan struct{}) // closed when stdin has ended
 	if stdin != nil {
 		go func() { // it ends with stdin, or with the process
 			_, _ = io.Copy(io.Discard, stdin)
-			signals <- syscall.SIGHUP // who has started this process has hung up
+			close(ended)
+			signals <- syscall.SIGHUP // who has started this process has hung up: this ends the wait
 		}()
 	}
 	client, err := rlock.New(s.rdb, &rlock.Options{Prefix: s.prefix, Identity: rlock.Identity{Prompt: true}})
@@ -129,23 +136,47 @@ func (j *job) hold(s *server, stdin io.Reader, out io.Writer) error {
 		line.Locks = nil
 	}
 	unread := json.NewEncoder(out).Encode(line)
-	if unread == nil {
+	var lost error
+	signaled := false
+	for over := unread != nil; !over; {
 		select {
 		case <-held.Done():
-		case <-signals:
+			over = true
+		case <-ended:
+			over = true
+		case sig := <-signals:
+			select {
+			case <-ended: // sig may be the one that says so
+				over = true
+				continue
+			default:
+			}
+			switch {
+			case stdin == nil:
+				over = true
+			case sig == syscall.SIGUSR1, sig == syscall.SIGUSR2:
+			case !signaled:
+				signaled = true
+				// A reader that stands still must not keep the line about a loss back.
+				go fmt.Fprintf(os.Stderr, "rlock: received a signal (%v): the lock stays held until standard input ends. A second signal releases it at once\n", sig)
+			default:
+				over = true
+				lost = &exitError{exitLost, fmt.Errorf("a second signal (%v) released the lock before standard input ended", sig)}
+			}
 		}
 	}
 	// The loss is told before the Unlock, which may take a while. If the lease is not renewed, it is told
 	// before the lease ends, so before anybody else can hold the lock.
-	lost := held.Err() != nil
-	if lost {
-		err = context.Cause(held)
-		sayLost(out, err)
+	if held.Err() != nil {
+		lost = context.Cause(held)
+	}
+	if lost != nil {
+		sayLost(out, lost)
 	}
 	unreleased := hold.Unlock(context.Background())
 	switch {
-	case lost:
-		return err
+	case lost != nil:
+		return lost
 	case errors.Is(unreleased, rlock.ErrLeaseLost):
 		sayLost(out, unreleased)
 		return unreleased

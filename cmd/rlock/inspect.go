@@ -86,7 +86,7 @@ func (o *ownerView) tells() string {
 
 // tells puts what a client that waits tells into words.
 func (w *waitingView) tells() string {
-	text := cmp.Or(w.hostView.String(), w.Client)
+	text := cmp.Or(w.hostView.String(), printable(w.Client))
 	if w.Purpose != "" {
 		text += fmt.Sprintf(": %q", w.Purpose)
 	}
@@ -225,8 +225,12 @@ func find(ctx context.Context, client *rlock.Client, name string) (*rlock.Lock, 
 		return plain, state, err
 	}
 	shared := client.NewRWLock(name, rlock.WithFencing()).Writer()
-	if state, again := shared.Inspect(ctx); again == nil && len(state.Holds) > 0 {
-		return shared, state, nil
+	both, again := shared.Inspect(ctx)
+	switch {
+	case again == nil && len(both.Holds) > 0:
+		return shared, both, nil
+	case again != nil && !errors.Is(again, rlock.ErrKeyConflict):
+		return nil, both, again // such as a right that is missing, and not that it is no plain lock
 	}
 	return nil, state, err
 }

@@ -108,12 +108,17 @@ func (j *job) lead(s *server, value string, delay time.Duration) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			own := enclosing{
+			enclosing{
 				name: name, server: s.name, key: s.prefix + name,
 				owner: lock.Owner(held), token: term.Number(), proof: term.Proof(),
-			}
+			}.export()
+			var told syscall.Signal
 			var err error
-			if code, err = j.work(held, term.Until, []enclosing{own}, signals); stopped(held, err) {
+			code, told, err = j.work(held, term.Until, signals)
+			switch {
+			case stopped(held, err) && told != 0: // this process was told to end, so no other term follows
+				return &exitError{code: exitSignal + int(told)}
+			case stopped(held, err):
 				return errStopped
 			}
 			return err

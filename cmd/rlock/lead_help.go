@@ -13,8 +13,9 @@ The takeover delay:
    If someone removes the lock in Redis, this host notices it within a third of the lease.
    Until then, the next leader can run COMMAND at the same time. To prevent this, give all
    hosts the same --takeover-delay D: a third of the lease, plus the time that COMMAND
-   needs to stop. A new leader then waits for D before it runs COMMAND, unless the former
-   leader has resigned.
+   needs to stop. A host that cannot reach Redis notices the removal only when its lease
+   ends: nine tenths of the lease, plus the time to stop, cover this as well. A new leader
+   waits for D before it runs COMMAND, unless the former leader has resigned.
 
 If Redis does not respond:
    rlock prints one message and keeps trying, at least every 5s. It ends with 69 only if
@@ -24,6 +25,8 @@ Exit status:
    As for "rlock run", except:
    69   Redis rejects the request; COMMAND was not run
    79   the lock was lost, but COMMAND had already ended by itself
+   128+N  signal N ended the wait, or rlock received it and then lost the lock before
+        COMMAND had ended
 
 Environment of COMMAND:
    As for "rlock run". RLOCK_TOKEN is the number of the term, which is greater than

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -64,6 +65,56 @@ func TestLeadAgainAfterALoss(t *testing.T) {
 	require.Equal(t, 9, r.code)
 	require.Equal(t, 3, strings.Count(r.stderr, `rlock: stopping the command: lock "a": lease lost: `), r.stderr)
 	require.Empty(t, f.state("a").Holds)
+}
+
+// Who tells rlock to end while the lock is lost does not want another term, whether the signal comes before the loss,
+// or while the command is ended.
+func TestLeadTerminatedBesideALoss(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const drains = `trap 'echo TERM' TERM; trap 'echo INT' INT; echo leads; while :; do sleep 0.02; done`
+	lead := func(name string) *program {
+		p := begin(t, f.URL(), "lead", "--ttl", "3s", "-k", "1s", name, "--", "sh", "-c", drains)
+		p.says("leads")
+		return p
+	}
+	lose := func(name string) { require.NoError(t, f.Client(t).Del(t.Context(), name).Err()) }
+
+	p := lead("a")
+	p.signal(syscall.SIGINT)
+	p.says("INT")
+	lose("a")
+	r := p.end()
+	require.Equal(t, 128+int(syscall.SIGINT), r.code)
+	require.Contains(t, r.stderr, "rlock: stopping the command: ")
+	require.Equal(t, 1, strings.Count(r.stdout, "leads"), "another term: %s", r.stdout)
+
+	p = lead("b")
+	lose("b")
+	p.says("TERM") // because of the loss
+	p.signal(syscall.SIGTERM)
+	require.Equal(t, 128+int(syscall.SIGTERM), p.end().code)
+}
+
+// Signals of job control that were for a command do not end the wait for the next term.
+func TestLeadWaitsOnAfterSignalsOfJobControl(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := begin(t, f.URL(), "lead", "--ttl", "3s", "-k", "1s", "a", "--", "sh", "-c", leads)
+	p.says("leads ")
+	require.NoError(t, f.Client(t).Del(t.Context(), "a").Err())
+	unlock := f.hold("a")
+	p.says("TERM")
+	f.awaitWaiter("a")
+	p.signal(syscall.SIGWINCH)
+	p.signal(syscall.SIGCONT)
+	p.signal(syscall.SIGTSTP)
+	redistest.Eventually(t, "rlock is stopped, as during the first wait", func() bool { return condition(strconv.Itoa(p.cmd.Process.Pid)) == "T" })
+	p.signal(syscall.SIGCONT)
+	unlock()
+	p.says("leads ")
+	p.signal(syscall.SIGTERM)
+	require.Equal(t, 9, p.end().code)
 }
 
 // What the command has started is dead before another host leads, and a new command begins as the first did: it
@@ -170,11 +221,12 @@ func TestLeaderWatch(t *testing.T) {
 	require.Contains(t, outcome(t, f.URL(), "leader", "a").stdout, `"go\x1b[31m\xff"`, "nothing that a terminal obeys")
 	require.NoError(t, term.Proclaim(held, "another"))
 	require.Equal(t, "another", next().Value)
-	text := begin(t, f.URL(), "leader", "--watch", "a")
+	text := launch(t, wrap(prepare(t, f.URL()), `trap '' HUP; exec "$SELF" leader --watch a`)) // as under nohup
 	redistest.Eventually(t, "the first line", func() bool {
 		line, _ := text.lines.ReadString('\n')
 		return strings.Contains(line, "  another\n")
 	})
+	text.signal(syscall.SIGHUP)
 	require.NoError(t, term.Resign(held))
 	require.Zero(t, next().Term)
 	line, _ := text.lines.ReadString('\n')

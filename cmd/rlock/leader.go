@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/signal"
 	"text/tabwriter"
 	"time"
 
@@ -73,7 +72,7 @@ Exit status: 0 there is a leader; 1 there is none; others as in "rlock --help".`
 
 // watchLeader shows each change until a signal. What goes wrong is said once, until it goes right again.
 func watchLeader(ctx context.Context, cmd *cli.Command, e *election.Election, show func(election.Leader) error) error {
-	ctx, stop := signal.NotifyContext(ctx, interrupts...)
+	ctx, stop := untilInterrupt(ctx)
 	defer stop()
 	defer exitAfter(ctx)()
 	trouble := ""

@@ -114,7 +114,8 @@ func (s *server) scan(ctx context.Context, glob string, found func([]lockView) e
 
 // read returns those of the keys that are locks, in one round trip. It reads a
 // page of each hash: an application's own may be of any size, and is recognised
-// by its first fields. A key that vanishes meanwhile is none any more.
+// by its first fields. The rest of a lock with more of them, as of many readers, takes
+// further round trips. A key that vanishes meanwhile is none any more.
 func (s *server) read(ctx context.Context, keys []string) ([]lockView, error) {
 	type reading struct {
 		fields *redis.ScanCmd
@@ -132,7 +133,10 @@ func (s *server) read(ctx context.Context, keys []string) ([]lockView, error) {
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	var locks []lockView
 	for i, r := range readings {
-		page, _, err := r.fields.Result()
+		page, cursor, err := r.fields.Result()
+		if _, ok := parseHolds(page); ok && cursor != 0 {
+			page, err = s.readOn(ctx, keys[i], page, cursor)
+		}
 		if redis.HasErrorPrefix(err, "WRONGTYPE") {
 			continue // replaced by something else
 		}

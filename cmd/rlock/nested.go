@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"net/url"
@@ -111,12 +112,13 @@ func reenter(lock, plain *rlock.Lock, s *server, kind string) (*enclosing, error
 		}
 		known = true
 		state, err := lock.Inspect(context.Background())
-		if err != nil {
-			return nil, err
-		}
+		// What is shared is another kind of lock for a run without --shared and --exclusive.
+		alone := e.shared && kind != "shared" && (state.Holds[e.owner] > 0 || errors.Is(err, rlock.ErrKeyConflict) && e.server == s.name)
 		switch {
-		case state.Holds[e.owner] > 0 && e.shared && kind != "shared":
+		case alone:
 			return nil, &exitError{exitUsage, fmt.Errorf("lock %q: the rlock run around this one shares it, so this one cannot have it alone", lock.Name())}
+		case err != nil:
+			return nil, err
 		case state.Holds[e.owner] > 0:
 			return &e, nil
 		}

@@ -57,6 +57,29 @@ func TestNestedRunOfAnotherLockIsAnOrdinaryOne(t *testing.T) {
 	require.Regexp(t, `(?m)^p:a +`, r.stdout)
 }
 
+// A run that needs a further lock still tells its command about the first name.
+func TestNestedRunOfAFurtherName(t *testing.T) {
+	f := newFixture(t)
+	const tells = `echo "$RLOCK_NAME $RLOCK_OWNER $RLOCK_TOKEN"`
+	r := outcome(t, f.URL(), "run", "a", "--", "sh", "-c",
+		tells+`; "$SELF" run a b -- sh -c '`+tells+`; "$SELF" inspect -q a b; echo $?'; "$SELF" run b a -- sh -c 'echo $RLOCK_NAME'`)
+	require.Zero(t, r.code, r.stderr)
+	lines := strings.Split(r.stdout, "\n")
+	require.Len(t, lines, 5, r.stdout)
+	require.Equal(t, lines[0], lines[1])
+	require.Equal(t, []string{"0", "b", ""}, lines[2:])
+}
+
+// What the outer run shares, the inner one cannot have alone, whatever its kind.
+func TestNestedRunUnderASharedLock(t *testing.T) {
+	f := newFixture(t)
+	r := outcome(t, f.URL(), "run", "-s", "a", "--", "sh", "-c", `
+		for kind in "" --fair --exclusive --shared; do "$SELF" run -n $kind a -- echo ran; echo $?; done`)
+	require.Zero(t, r.code, r.stderr)
+	require.Equal(t, "64\n64\n64\nran\n0\n", r.stdout)
+	require.Equal(t, 3, strings.Count(r.stderr, "shares it"), r.stderr)
+}
+
 func TestNestedRunOnAnotherServer(t *testing.T) {
 	f, other := newFixture(t), newFixture(t)
 	r := outcome(t, f.URL(), "run", "a", "--", "sh", "-c",

@@ -74,16 +74,20 @@ func (j *job) run(s *server) error {
 		return err
 	}
 	var wanted locks // and not held by a run around this one
-	var outer *enclosing
-	for _, name := range j.names {
+	var outer, first *enclosing
+	for i, name := range j.names {
 		lock := j.newLock(client, name)
-		switch e, err := reenter(lock, client.NewLock(name), s, j.kind); {
+		e, err := reenter(lock, client.NewLock(name), s, j.kind)
+		switch {
 		case err != nil:
 			return err
 		case e == nil:
 			wanted = append(wanted, lock)
 		case outer == nil:
 			outer = e
+		}
+		if i == 0 {
+			first = e
 		}
 	}
 	if len(wanted) == 0 {
@@ -103,14 +107,16 @@ func (j *job) run(s *server) error {
 		signal.Stop(signals) // nobody may read why
 		return j.refused(s, err)
 	}
-	var taken []enclosing
 	for _, lock := range slices.Backward(wanted) { // the command sees the first as its own
-		taken = append(taken, enclosing{
+		enclosing{
 			name: lock.Name(), server: s.name, key: s.prefix + lock.Name(),
 			owner: lock.Owner(held), token: lock.Token(held), shared: j.kind == "shared", proof: lock.Proof(held),
-		})
+		}.export()
 	}
-	code, lost := j.work(held, hold.Until, taken, signals)
+	if first != nil { // the run around this one has exported it
+		first.introduce()
+	}
+	code, _, lost := j.work(held, hold.Until, signals)
 	unreleased := hold.Unlock(context.Background())
 	if lost != nil || unreleased != nil {
 		// Nobody may read it. Who has nothing to say ends with code, however late a signal comes.
@@ -181,15 +187,25 @@ func (j *job) acquire(lock *rlock.MultiLock, signals <-chan os.Signal) (context.
 	return held, hold, err
 }
 
-// interruptedBy has a signal end a wait, with the error as its cause, until stop is called.
+// interruptedBy has a signal end a wait, with the error as its cause, until stop is called. After a command, this
+// process still receives the signals of job control, which end nothing. SIGTSTP stops it, as it did before the command.
 func interruptedBy(signals <-chan os.Signal, interrupt context.CancelCauseFunc) (stop func()) {
 	over, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		select {
-		case sig := <-signals:
-			interrupt(&exitError{code: exitSignal + int(sig.(syscall.Signal))})
-		case <-over:
+		for {
+			select {
+			case sig := <-signals:
+				if sig == syscall.SIGTSTP {
+					_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+				}
+				if slices.Contains(jobControl, sig) {
+					continue
+				}
+				interrupt(&exitError{code: exitSignal + int(sig.(syscall.Signal))})
+			case <-over:
+			}
+			return
 		}
 	}()
 	return func() {
@@ -218,27 +234,25 @@ func (j *job) refused(s *server, err error) error {
 	return &exitError{j.busy, errors.New(text)}
 }
 
-// work runs the command under locks, which are trusted until then. The error says that a lock was lost
-// meanwhile, or that the command could not be started.
-func (j *job) work(held context.Context, until func() time.Time, taken []enclosing, signals chan os.Signal) (code int, err error) {
-	for _, e := range taken {
-		e.export()
-	}
+// work runs the command under locks, which are trusted until then and are in the environment. The error says that
+// a lock was lost meanwhile, or that the command could not be started; told is the signal by which the command was
+// told to end, 0 without one.
+func (j *job) work(held context.Context, until func() time.Time, signals chan os.Signal) (code int, told syscall.Signal, err error) {
 	l := newLeash(held, until, j.killAfter, j.lease)
 	notify(signals, jobControl...)
 	c, err := start(j.path, j.argv, l)
 	if err != nil {
-		return 0, j.startError(err)
+		return 0, 0, j.startError(err)
 	}
 	status := c.supervise(signals) // from now on signals are of no use: what is left to do, the Unlock, has an end
 	switch {
 	case c.lost != nil:
-		return 0, &exitError{code: exitLost} // supervise has said why
+		return 0, c.told, &exitError{code: exitLost} // supervise has said why
 	case held.Err() != nil:
-		return 0, context.Cause(held)
+		return 0, c.told, context.Cause(held)
 	}
 	if status.Signaled() {
-		return exitSignal + int(status.Signal()), nil
+		return exitSignal + int(status.Signal()), c.told, nil
 	}
-	return status.ExitStatus(), nil
+	return status.ExitStatus(), c.told, nil
 }

@@ -20,8 +20,11 @@ Once for each hour, or day:
    claims the current period of length D, by the clock of Redis. If the next period begins
    within 10s (or half of D, if that is less), it claims the next period instead. If
    another host has already claimed it, rlock ends with 0 and does not run COMMAND. All
-   hosts must use the same D, which is the period of the job. A claim is not given back,
-   even if the lock cannot be acquired after it (-n, -w) or COMMAND fails.
+   hosts must use the same D. It must be longer than the time by which the clocks and the
+   starts of the hosts differ, and not longer than the period of the job. Use 1h for a
+   nightly job, because with 24h the change to daylight saving time can move two nights
+   into one period. A claim is not given back, even if the lock cannot be acquired
+   after it (-n, -w) or COMMAND fails.
 
 The command:
    COMMAND runs in a process group of its own. rlock passes signals on to this group. On
@@ -74,7 +77,7 @@ Examples:
    0 3 * * *  rlock run -n -q -E 0 nightly-report -- report --yesterday
 
    # cron, on every host: each night once
-   0 3 * * *  rlock run --once-per 24h -q nightly-report -- report --yesterday
+   0 3 * * *  rlock run --once-per 1h -q nightly-report -- report --yesterday
 
    # wait up to a minute for a deployment that runs
    rlock run -w 1m deploy:web -- ./deploy.sh

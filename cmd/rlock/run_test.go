@@ -333,6 +333,23 @@ func TestReleasedOnlyWhenTheWholeGroupIsGone(t *testing.T) {
 	require.Empty(t, f.state("a").Holds)
 }
 
+// A TERM that was passed on is not repeated when the leader has ended of it: what cleans up would take the second for
+// a request to end at once.
+func TestTermIsPassedOnOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := begin(t, f.URL(), "run", "--ttl", "1m", "-k", "20s", "a", "--", "sh", "-c", `
+		trap 'sleep 0.2; exit 4' TERM
+		(trap 'echo TERM' TERM; echo rest; for i in $(seq 40); do sleep 0.02; done; echo cleaned up) &
+		while :; do sleep 0.02; done`)
+	p.says("rest")
+	p.signal(syscall.SIGTERM)
+	p.says("cleaned up")
+	r := p.end()
+	require.Equal(t, 4, r.code)
+	require.Equal(t, 1, strings.Count(r.stdout, "TERM"), r.stdout)
+}
+
 // Whoever is told to end while it gives the lock back has to do that first: nobody else
 // could have the lock for a lease.
 func TestRunSignalledWhileItReleases(t *testing.T) {

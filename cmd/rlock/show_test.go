@@ -20,6 +20,7 @@ import (
 	"github.com/go-rlock/rlock/internal/record"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/jobs"
+	"github.com/go-rlock/rlock/lua"
 	"github.com/go-rlock/rlock/once"
 	"github.com/go-rlock/rlock/rlock"
 )
@@ -203,6 +204,23 @@ func TestLsOfManyLocks(t *testing.T) {
 	require.Equal(t, "sums", locks[2].Owners[0].Purpose)
 }
 
+// All holders are listed, also of a lock that has more than the server gives at once, with the queue of its kind.
+func TestLsOfManyReaders(t *testing.T) {
+	srv := redistest.Start(t)
+	ctx, rdb := t.Context(), srv.Client(t)
+	readers := []any{"mode", "read"}
+	for i := range 2000 {
+		readers = append(readers, fmt.Sprintf("c%d:1", i), 1)
+	}
+	require.NoError(t, rdb.HSet(ctx, "many", readers...).Err())
+	require.NoError(t, rdb.ZAdd(ctx, lua.QueueOfRW("many"), redis.Z{Score: 65536, Member: "c:2"}).Err())
+	locks, err := (&server{rdb: rdb}).list(ctx, "")
+	require.NoError(t, err)
+	require.Len(t, locks, 1)
+	require.Len(t, locks[0].Owners, 2000)
+	require.EqualValues(t, 1, *locks[0].Queued)
+}
+
 func TestLsOfACluster(t *testing.T) {
 	redistest.Long(t, "a cluster")
 	srv := redistest.Start(t, "--cluster-enabled", "yes")
@@ -337,7 +355,9 @@ func TestInspectCountsTheQueue(t *testing.T) {
 
 func TestDemo(t *testing.T) {
 	t.Parallel()
-	r := outcome(t, "redis://127.0.0.1:1", "demo")
+	demo := prepare(t, "redis://127.0.0.1:1", "demo")
+	demo.Env = append(demo.Env, "RLOCK_PREFIX=app:") // for other commands
+	r := launch(t, demo).end()
 	require.Zero(t, r.code)
 	require.Contains(t, r.stdout, fmt.Sprintf("All %d scenes went as expected.", len(scenes)))
 	require.Empty(t, r.stderr)
@@ -355,6 +375,12 @@ func TestDemoFailsWithItsScenes(t *testing.T) {
 	require.Contains(t, out.String(), "broken\n   FAILED\n")
 	code, _ := exit(err)
 	require.Equal(t, exitFailure, code)
+}
+
+// A client can have written anything as its own name.
+func TestWaiterWithAnOddName(t *testing.T) {
+	w := waitingView{hostView: hostView{Client: "x\x1b[1m"}}
+	require.Equal(t, `"x\x1b[1m", waiting for 0.0s`, w.tells())
 }
 
 // A script can give each owner to unlock, also one that JSON does not carry.

@@ -21,6 +21,7 @@ var (
 const (
 	restPoll = 10 * time.Millisecond // how often to look whether the rest of a job is gone
 	restWait = time.Second           // how long to look after the newest KILL: what is left can only be dead, or another user's
+	justNow  = time.Second           // for so long after a TERM there is no other: many programs give up their cleanup at the second
 	maxNap   = time.Second           // between looks at the clock: timers stand still while the machine is suspended
 )
 
@@ -36,8 +37,10 @@ type process struct {
 // process id that was reaped and given to another process.
 type command struct {
 	leash     leash
-	lost      error // why the command was told to end
-	pid       int   // of the process and of its group
+	lost      error          // why the command had to end
+	told      syscall.Signal // the newest by which this process, and so the command, was told to end; 0 without one
+	termed    time.Time      // when the job got TERM because this process did
+	pid       int            // of the process and of its group
 	tty       *terminal
 	adopts    bool             // who loses its parent below this process becomes its child
 	strangers map[process]int  // were below this process before: children of the program that became rlock
@@ -135,7 +138,9 @@ func (c *command) enforce() {
 	if c.killAt.IsZero() && (c.lost != nil || c.ended) {
 		c.killAt = c.leash.killAt()
 		if left(c.killAt) > 0 {
-			c.signal(syscall.SIGTERM)
+			if time.Since(c.termed) > justNow {
+				c.signal(syscall.SIGTERM)
+			}
 			c.signal(syscall.SIGCONT) // a stopped process would not see it
 		}
 	}
@@ -181,6 +186,9 @@ func (c *command) forward(sig syscall.Signal) {
 		c.tty.give(c.pid)
 		c.signal(sig)
 	case syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM:
+		if c.told = sig; sig == syscall.SIGTERM {
+			c.termed = time.Now()
+		}
 		c.signal(sig)
 		c.signal(syscall.SIGCONT) // a stopped process would not see it
 	default:
@@ -222,7 +230,7 @@ func (c *command) reap() {
 			return
 		case pid != c.pid || c.ended: // an orphan
 		case status.Stopped():
-			c.suspend()
+			c.suspend(status.StopSignal())
 		default:
 			c.ended, c.status = true, status
 			c.tty.takeFrom(c.pid)
@@ -233,9 +241,13 @@ func (c *command) reap() {
 // suspend stops our own group after the terminal has stopped the command's, so
 // that the shell notices; SIGCONT ends it. Nobody renews meanwhile: if that is
 // longer than the lease, the command is killed without having run outside it.
-func (c *command) suspend() {
+// A command in a pipeline that asks at the terminal, as for a password, gets the
+// place that the shell has given us.
+func (c *command) suspend(by syscall.Signal) {
 	switch {
 	case c.tty == nil:
+	case (by == syscall.SIGTTIN || by == syscall.SIGTTOU) && c.tty.ours():
+		c.forward(syscall.SIGCONT)
 	case c.tty.managed():
 		c.tty.takeFrom(c.pid)
 		c.signal(syscall.SIGSTOP) // some of the job may not have heeded the terminal

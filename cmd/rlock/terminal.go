@@ -40,7 +40,7 @@ func (t *terminal) set(group int) { _ = unix.IoctlSetPointerInt(t.fd, unix.TIOCS
 
 // attributes are those of a new command: in a group of its own, and in the
 // foreground if that is our place. Not out of a pipeline: what we share it with,
-// such as a pager, needs the terminal as well.
+// such as a pager, needs the terminal as well. See [command.suspend] for one that asks for it.
 func (t *terminal) attributes() *syscall.SysProcAttr {
 	attr := newProcAttr()
 	attr.Setpgid = true

@@ -171,6 +171,20 @@ func TestSuspendAndInterruptAPipeline(t *testing.T) {
 	s.shows("interrupted")
 }
 
+// A command of a pipeline that asks at the terminal gets it.
+func TestPromptInAPipeline(t *testing.T) {
+	f := newFixture(t)
+	s := onTerminal(t, shell(t, f.URL(), `
+		"$SELF" run a -- sh -c 'echo ready; read x </dev/tty; echo got $x' | cat
+		echo "status $?"; read y; echo "shell got $y"`))
+	s.shows("ready")
+	s.types("hello\n")
+	s.shows("got hello\r\nstatus 0")
+	s.types("again\n")
+	s.shows("shell got again")
+	require.Zero(t, s.code())
+}
+
 // What does not heed the terminal's signal is stopped as well: nobody renews any more.
 func TestSuspendStopsAllOfTheGroup(t *testing.T) {
 	f := newFixture(t)

@@ -15,9 +15,13 @@ export async function hold(names, work, options = []) {
 	ended.catch(() => {}) // it is looked at below
 	rlock.stdin.on('error', () => {}) // rlock may have ended before
 	const lost = new AbortController()
+	let released = false
 	const lines = createInterface({ input: rlock.stdout })
 	const first = new Promise((resolve) => {
-		lines.on('close', () => resolve(null))
+		lines.on('close', () => {
+			if (!released) lost.abort(new Error('rlock hold has ended')) // it was killed, and nobody renews the lock
+			resolve(null)
+		})
 		lines.on('line', (line) => {
 			const said = JSON.parse(line)
 			if (said.lost) lost.abort(new Error(said.lost))
@@ -29,6 +33,7 @@ export async function hold(names, work, options = []) {
 	try {
 		return await work({ ...held, signal: lost.signal })
 	} finally {
+		released = true
 		rlock.stdin.end() // releases the lock
 		const code = await ended
 		lost.signal.throwIfAborted()

@@ -20,6 +20,7 @@ class hold:
         self.command = ["rlock", "hold", *options, "--", *names]
         self.lost = threading.Event()  # set when the lock is lost
         self.why = ""
+        self.released = False
 
     def __enter__(self):
         # No other child inherits the pipes, because Popen closes them there.
@@ -37,12 +38,16 @@ class hold:
         for line in self.process.stdout:
             self.why = json.loads(line)["lost"]
             self.lost.set()
+        if not self.released and not self.why:  # rlock was killed, and nobody renews the lock
+            self.why = "rlock hold has ended"
+            self.lost.set()
 
     def check(self):
         if self.lost.is_set():
             raise Lost(self.why)
 
     def __exit__(self, kind, *_):
+        self.released = True
         self.process.stdin.close()  # releases the lock
         code = self.process.wait()
         self.listener.join()

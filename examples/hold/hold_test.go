@@ -8,8 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -18,7 +21,8 @@ import (
 )
 
 // Each program takes the lock, prints its token, looks whether it still has it, and releases it. Then it
-// takes it again, prints "holds", and works until the lock is lost.
+// takes it again, prints "holds", and works until the lock is lost. In the end it works under the lock "c" until
+// rlock is killed.
 var programs = map[string]struct{ interpreter, text string }{
 	"hold.py": {"python3", `
 import sys, time
@@ -41,6 +45,13 @@ try:
             time.sleep(0.01)
 except Lost as e:
     print("lost", flush=True)
+try:
+    with hold("c") as lock:
+        while True:
+            lock.check()
+            time.sleep(0.01)
+except Lost as e:
+    print("killed", flush=True)
 `},
 	"hold.mjs": {"node", `
 import { pathToFileURL } from 'node:url'
@@ -54,6 +65,10 @@ await hold(['a', 'b'], ({ signal }) => {
 	console.log('holds')
 	return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
 }, ['--ttl', '1s']).catch(() => console.log('lost'))
+const alive = setInterval(() => {}, 1000) // or node would end while it waits for the loss
+await hold(['c'], ({ signal }) => new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason))))
+	.catch(() => console.log('killed'))
+clearInterval(alive)
 `},
 	"hold.sh": {"bash", `
 set -u
@@ -68,6 +83,10 @@ echo holds
 while held; do sleep 0.01; done
 release
 [ $? = 79 ] && echo lost
+hold c || exit
+while held; do sleep 0.01; done
+release
+[ $? = 137 ] && echo killed
 `},
 }
 
@@ -75,9 +94,11 @@ func TestPrograms(t *testing.T) {
 	t.Parallel()
 	redistest.Long(t, "the command is built")
 	bin := t.TempDir()
-	build := exec.Command("go", "build", "-o", bin, "github.com/go-rlock/rlock/cmd/rlock")
+	build := exec.Command("go", "build", "-o", bin+"/real", "github.com/go-rlock/rlock/cmd/rlock")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
+	// The command writes down which process it is, so that the test can kill it.
+	require.NoError(t, os.WriteFile(bin+"/rlock", []byte("#!/bin/sh\necho $$ >\"$PID_FILE\"\nexec '"+bin+"/real' \"$@\"\n"), 0o700))
 	here, err := filepath.Abs(".")
 	require.NoError(t, err)
 	for file, program := range programs {
@@ -92,7 +113,8 @@ func TestPrograms(t *testing.T) {
 			script := filepath.Join(t.TempDir(), "program"+filepath.Ext(file))
 			require.NoError(t, os.WriteFile(script, []byte(program.text), 0o600))
 			cmd := exec.CommandContext(t.Context(), interpreter, script, here)
-			cmd.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "RLOCK_URL="+srv.URL())
+			pidFile := script + ".pid"
+			cmd.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "RLOCK_URL="+srv.URL(), "PID_FILE="+pidFile)
 			var said strings.Builder
 			cmd.Stdout, cmd.Stderr = &said, &said
 			require.NoError(t, cmd.Start())
@@ -100,12 +122,26 @@ func TestPrograms(t *testing.T) {
 			go func() { ended <- cmd.Wait() }()
 			redistest.Eventually(t, "both locks are held", func() bool { return held(rdb) })
 			require.NoError(t, rdb.Del(t.Context(), "b").Err()) // the next renewal notices
-			require.NoError(t, <-ended, "%s", &said)
+			redistest.Eventually(t, "the last lock is held", func() bool { return rdb.Exists(t.Context(), "c").Val() == 1 })
+			text, err := os.ReadFile(pidFile)
+			require.NoError(t, err)
+			pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+			require.NoError(t, err)
+			require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+			select {
+			case err := <-ended:
+				require.NoError(t, err, "%s", &said)
+			case <-time.After(time.Minute):
+				_ = cmd.Process.Kill()
+				<-ended
+				require.Fail(t, "the program goes on", "%s", &said)
+			}
 			lines := said.String()
 			require.Regexp(t, `token [1-9][0-9]+\n`, lines)
 			require.Contains(t, lines, "refused 75\n")
 			require.Contains(t, lines, "holds\n")
 			require.True(t, strings.Contains(lines, "\nlost\n"), lines)
+			require.Contains(t, lines, "\nkilled\n")
 			require.NotContains(t, lines, "two have it")
 			redistest.Eventually(t, "nothing is held", func() bool { return rdb.Exists(context.Background(), "a", "b").Val() == 0 })
 		})
