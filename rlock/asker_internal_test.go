@@ -176,7 +176,7 @@ func TestPauseAfterARefusal(t *testing.T) {
 		"no memory for a ticket":                        {time.Hour, lua.Place{}, 0, 0, deafPause, deafPause, false},
 		"the first request of its own accord":           {time.Hour, lua.Place{Time: 2, First: true}, 0, 0, minKeepAlive, minKeepAlive * 11 / 10, false},
 		"it has waited for long":                        {time.Hour, lua.Place{Time: 2, First: true}, 0, time.Minute, keepAlive, keepAlive * 11 / 10, false},
-		"messages are refused":                          {time.Hour, lua.Place{Time: 2, Mute: true}, 0, time.Minute, 50 * time.Millisecond, 50 * time.Millisecond, false},
+		"messages are refused":                          {time.Hour, lua.Place{Time: 2, Mute: true}, 0, time.Minute, 50 * time.Millisecond, 100 * time.Millisecond, false},
 		"many wait":                                     {time.Hour, lua.Place{Time: 2, First: true, Queue: 60}, 0, 0, 3 * time.Second, 3300 * time.Millisecond, false},
 		"fair, behind another":                          {time.Hour, lua.Place{Time: 2}, 0, 0, 24 * time.Hour, math.MaxInt64, true},
 		"fair, behind another, the TTL ends soon":       {time.Second, lua.Place{Time: 2}, 0, 0, 24 * time.Hour, math.MaxInt64, true},
