@@ -200,6 +200,7 @@ local function serve(l, own, asker, lease, begins)
             redis.pcall('zadd', queue, string.format('%.0f', g[2]), g[1]) -- fails if it is gone, and its slot moves
             take(l, g[1], g[4])
             redis.call('pexpire', queue, keep)
+            count = count - 1
         else
             last = g
         end

@@ -56,4 +56,4 @@ elseif not foreigners(l.unlocks, l.commands, '+1') then
 elseif sharedOf(score) == 1 then
     lines, failure = prompt(l.queue, l.commands, own, portion)
 end
-return {1, failure or '', lines or '', count == portion and not failure and 1 or 0}
+return {1, failure or '', lines or '', count == portion and 1 or 0}

@@ -77,15 +77,15 @@ elseif mode == 'none' then
     settle(l.queue, l.commands, owner)
     failure, lines, count = pass(l, own, message)
 elseif queued and mode == 'read' then -- a ticket that kept readers out may have gone
-    local _, text, refused, granted = serve(l, own)
-    lines, count = text, refused and 0 or granted
+    local _, text, _, granted = serve(l, own)
+    lines, count = text, granted
 end
 -- Foreign owners who are left tell only those who listen to the unlock channel: the first does when
 -- it has asked.
 if queued and count == 0 and mode ~= 'none' and (held or led) and holder ~= '' and foreign(holder) then
     lines = prompt(l.queue, l.commands, own, 1)
 end
-local more = count == portion and not failure and 1 or 0 -- else the grants were taken back
+local more = count == portion and 1 or 0
 if not held then
     return {0, '', '', more}
 end

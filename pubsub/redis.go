@@ -119,7 +119,7 @@ func (s *redisSource) Unsubscribe(channel string) error {
 
 // writing is a probe as a script. By the first line the script may write, so a replica refuses
 // the script. If ARGV[2] says so and the server permits, the script publishes to a channel and
-// returns {1, receivers}; otherwise {0, subscribers}, -1 if the server does not tell.
+// returns {1, receivers}; otherwise {0, subscribers}, -1 if the server does not report the number.
 const writing = `#!lua flags=allow-oom
 if ARGV[2] == '1' then
     local heard = redis.pcall('publish', ARGV[1], '')
@@ -310,7 +310,7 @@ func (s *redisSource) event(msg any) (Event, error) {
 	return Event{Kind: Pong}, nil
 }
 
-// refused tells an error reply, on a sound connection, from an error of the connection.
+// refused distinguishes an error reply, on a sound connection, from an error of the connection.
 func (s *redisSource) refused(err error) (Event, error) {
 	if _, ok := errors.AsType[redis.Error](err); !ok {
 		return Event{}, err
@@ -332,7 +332,7 @@ func (s *redisSource) refused(err error) (Event, error) {
 	return Event{Kind: Pong}, nil
 }
 
-// isBusy reports whether the server runs somebody's script for too long, and refuses all other
+// isBusy reports whether the server runs a script of an application for too long, and refuses all other
 // commands until the script ends.
 func isBusy(err error) bool { return redis.HasErrorPrefix(err, "BUSY") }
 

@@ -1,6 +1,7 @@
 package rlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,11 +41,11 @@ var errNoScript = errors.New("a Script is for holds of plain and fair locks")
 //   - A [redis.Error] is the error reply of the script. Your own error replies must not begin with a
 //     code with which Redis refuses a script, such as BUSY or TRYAGAIN, because the client then repeats
 //     the script.
-//   - [ErrUnavailable] means that there was no answer within 2 s or before ctx ended or the client was
-//     closed, or that the connection was closed. Redis may have executed the script, or may still do so, but not after
-//     another owner has acquired the lock. If a connection was closed while it was idle, go-redis
-//     replaces it before it sends the script. This does not work for TLS connections, because go-redis
-//     cannot see that such a connection was closed.
+//   - [ErrUnavailable] means that there was no answer within 2 s, or before ctx ended or the client was
+//     closed, or that the connection was closed. Redis may have executed the script, or may still do
+//     so, but not after another owner has acquired the lock. If a connection was closed while it was
+//     idle, go-redis replaces it before it sends the script. This does not work for TLS connections,
+//     because go-redis cannot see that such a connection was closed.
 //   - [ErrInvalidOption] means that h is a hold of a read/write or quorum lock, which do not support
 //     scripts.
 //   - [ErrClosed] means that the client is closed. If it does not match [ErrUnavailable] as well, the
@@ -63,11 +64,9 @@ func (s *Script) Run(ctx context.Context, h *Hold, keys []string, args ...any) (
 	if _, ok := g.lock.wire.(kind.Joinable); !ok {
 		return nil, &lockError{l.name, ErrInvalidOption, errNoScript}
 	}
+	over := func() error { return cmp.Or(g.lossOrNil(), error(&lockError{l.name, ErrNotHeld, nil})) }
 	if h.Proof() == "" {
-		if loss := g.lossOrNil(); loss != nil {
-			return nil, loss
-		}
-		return nil, &lockError{l.name, ErrNotHeld, nil}
+		return nil, over()
 	}
 	args = append([]any{g.owner}, args...)
 	p := request.Policy{
@@ -83,10 +82,7 @@ func (s *Script) Run(ctx context.Context, h *Hold, keys []string, args ...any) (
 	})
 	if errors.Is(err, lua.ErrNotOwner) {
 		g.lose(errGone)
-		if loss := g.lossOrNil(); loss != nil {
-			return nil, loss
-		}
-		return nil, &lockError{l.name, ErrNotHeld, nil} // an Unlock was faster
+		return nil, over() // no loss if an Unlock was faster
 	}
 	return reply, err
 }
@@ -126,11 +122,10 @@ func (l *Lock) script(ctx context.Context, p request.Policy, run func(context.Co
 		return a, false, err
 	}, nil)
 	switch {
+	case a.End == request.Left && a.Doubt && ctx.Err() == nil: // the client closes
+		return nil, &lockError{l.name, ErrUnavailable, ErrClosed}
 	case a.End == request.Left:
-		if err := l.noAnswer(ctx, a.Err); !a.Doubt || errors.Is(err, ErrUnavailable) {
-			return nil, err
-		}
-		return nil, &lockError{l.name, ErrUnavailable, l.isClosed()}
+		return nil, l.noAnswer(ctx, a.Err)
 	case a.End != request.Done:
 		return nil, l.failed(a.Err)
 	case a.Err != nil:

@@ -216,22 +216,29 @@ func TestLateScript(t *testing.T) {
 	require.NoError(t, other.Unlock(next))
 }
 
-// An Unlock overtakes the script: what Run returns says that the script was not executed.
-func TestScriptOvertakenByUnlock(t *testing.T) {
-	t.Parallel()
-	srv := newServer(t)
+// scriptOnItsWay returns a hold of a client of its own, whose script has been sent and is held back in front of the
+// server, and what Run returns.
+func scriptOnItsWay(t *testing.T, srv *redistest.Server) (c *rlock.Client, held context.Context, hold *rlock.Hold, late *netfault.Held, ran <-chan error) {
+	t.Helper()
 	proxy := netfault.New(t, srv.Addr())
-	c := clientOn(t, srv.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), nil)
-	held, hold := lock(t, t.Context(), c.NewLock("overtaken"))
+	c = clientOn(t, srv.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), nil)
+	held, hold = lock(t, t.Context(), c.NewLock("overtaken"))
 	_, err := increment.Run(held, hold, []string{"other"}) // the server knows the script
 	require.NoError(t, err)
-
-	late := proxy.Hold(netfault.Arg("count"))
-	ran := async(func() error {
+	late = proxy.Hold(netfault.Arg("count"))
+	ran = async(func() error {
 		_, err := increment.Run(t.Context(), hold, []string{"count"})
 		return err
 	})
 	require.NoError(t, late.Wait(t.Context()))
+	return c, held, hold, late, ran
+}
+
+// An Unlock overtakes the script: what Run returns says that the script was not executed.
+func TestScriptOvertakenByUnlock(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t)
+	_, held, hold, late, ran := scriptOnItsWay(t, srv)
 	require.NoError(t, hold.Unlock(held))
 	require.NoError(t, late.Deliver(t.Context()))
 	require.ErrorIs(t, <-ran, rlock.ErrNotHeld)
@@ -241,22 +248,9 @@ func TestScriptOvertakenByUnlock(t *testing.T) {
 // The client is closed while the script is on its way. The script may have been executed, and the error says so.
 func TestScriptDuringClose(t *testing.T) {
 	t.Parallel()
-	srv := newServer(t)
-	proxy := netfault.New(t, srv.Addr())
-	c, err := rlock.New(srv.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), nil)
-	require.NoError(t, err)
-	held, hold := lock(t, t.Context(), c.NewLock("closing"))
-	_, err = increment.Run(held, hold, []string{"other"})
-	require.NoError(t, err)
-
-	late := proxy.Hold(netfault.Arg("count"))
-	ran := async(func() error {
-		_, err := increment.Run(t.Context(), hold, []string{"count"})
-		return err
-	})
-	require.NoError(t, late.Wait(t.Context()))
+	c, _, _, late, ran := scriptOnItsWay(t, newServer(t))
 	closed := async(func() error { return closeSoon(c) })
-	err = <-ran
+	err := <-ran
 	require.ErrorIs(t, err, rlock.ErrUnavailable)
 	require.ErrorIs(t, err, rlock.ErrClosed)
 	require.NoError(t, late.Deliver(t.Context()))

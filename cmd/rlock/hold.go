@@ -157,16 +157,15 @@ func (j *job) hold(s *server, stdin io.Reader, out io.Writer) error {
 			case sig == syscall.SIGUSR1, sig == syscall.SIGUSR2:
 			case !signaled:
 				signaled = true
-				// A reader that stands still must not keep the line about a loss back.
-				go fmt.Fprintf(os.Stderr, "rlock: received a signal (%v): the lock stays held until standard input ends. A second signal releases it at once\n", sig)
+				say(fmt.Sprintf("rlock: received a signal (%v): the lock stays held until standard input ends. A second signal releases it at once", sig))
 			default:
 				over = true
 				lost = &exitError{exitLost, fmt.Errorf("a second signal (%v) released the lock before standard input ended", sig)}
 			}
 		}
 	}
-	// The loss is told before the Unlock, which may take a while. If the lease is not renewed, it is told
-	// before the lease ends, so before anybody else can hold the lock.
+	// The loss is printed before the Unlock, which may take a while. If the lease is not renewed, it is printed
+	// before the lease ends, so before another client can hold the lock.
 	if held.Err() != nil {
 		lost = context.Cause(held)
 	}
@@ -186,7 +185,7 @@ func (j *job) hold(s *server, stdin io.Reader, out io.Writer) error {
 	return runError(0, nil, unreleased)
 }
 
-// sayLost ignores the error: nobody may read it.
+// sayLost ignores the error, because out may have no reader any more.
 func sayLost(out io.Writer, why error) {
 	_ = json.NewEncoder(out).Encode(map[string]string{"lost": trimmed(why)})
 }

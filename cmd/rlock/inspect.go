@@ -26,7 +26,7 @@ type lockView struct {
 	TTL    *int64      `json:"ttl_ms"`                // null: free, or no end
 	Queued *int64      `json:"queued,omitempty"`      // in `ls`; not there: not known
 
-	Waiting []waitingView `json:"waiting,omitempty"` // those that tell it
+	Waiting []waitingView `json:"waiting,omitempty"` // those that have a record
 }
 
 type ownerView struct {
@@ -37,13 +37,13 @@ type ownerView struct {
 
 	Since time.Time `json:"since,omitzero"` // zero: not known, and in `ls`
 
-	hostView        // what its client tells
+	hostView        // from the record of its client
 	Purpose  string `json:"purpose,omitempty"`
 	HeldMS   *int64 `json:"held_ms,omitempty"`
-	KeptMS   *int64 `json:"kept_ms,omitempty"` // nobody there holds it
+	KeptMS   *int64 `json:"kept_ms,omitempty"` // no goroutine of the client holds it
 }
 
-// explain adds what the clients tell of locks.
+// explain adds to locks what the records of clients contain.
 func explain(locks []lockView, records clientRecords) {
 	holds, waiting := records.holds(), records.waiting()
 	for i := range locks {
@@ -52,7 +52,7 @@ func explain(locks []lockView, records clientRecords) {
 	}
 }
 
-// explain adds what the clients tell of the owners of a lock.
+// explain adds to the owners of a lock what the records of clients contain.
 func (v *lockView) explain(records clientRecords, holds map[holdKey]toldHold) {
 	for i := range v.Owners {
 		o := &v.Owners[i]
@@ -66,7 +66,7 @@ func (v *lockView) explain(records clientRecords, holds map[holdKey]toldHold) {
 	}
 }
 
-// tells puts what the client of an owner tells into words; "" if that is nothing.
+// tells puts what the record of an owner's client contains into words; "" if that is nothing.
 func (o *ownerView) tells() string {
 	text := o.hostView.String()
 	if text != "" && o.Version != "" && o.Version != "(devel)" {
@@ -84,7 +84,7 @@ func (o *ownerView) tells() string {
 	return text
 }
 
-// tells puts what a client that waits tells into words.
+// tells puts what the record of a waiting client contains into words.
 func (w *waitingView) tells() string {
 	text := cmp.Or(w.hostView.String(), printable(w.Client))
 	if w.Purpose != "" {

@@ -14,8 +14,8 @@ The takeover delay:
    Until then, the next leader can run COMMAND at the same time. To prevent this, give all
    hosts the same --takeover-delay D: a third of the lease, plus the time that COMMAND
    needs to stop. A host that cannot reach Redis notices the removal only when its lease
-   ends: nine tenths of the lease, plus the time to stop, cover this as well. A new leader
-   waits for D before it runs COMMAND, unless the former leader has resigned.
+   ends. To cover this case as well, use nine tenths of the lease instead of a third. A
+   new leader waits for D before it runs COMMAND, unless the former leader has resigned.
 
 If Redis does not respond:
    rlock prints one message and keeps trying, at least every 5s. It ends with 69 only if

@@ -132,7 +132,7 @@ func (c *command) next() time.Duration {
 func (c *command) enforce() {
 	if c.lost == nil {
 		if c.lost = c.leash.lost(); c.lost != nil {
-			c.say("rlock: stopping the command: " + trimmed(c.lost))
+			c.said = say("rlock: stopping the command: " + trimmed(c.lost))
 		}
 	}
 	if c.killAt.IsZero() && (c.lost != nil || c.ended) {
@@ -167,15 +167,15 @@ func (c *command) kill() {
 	}
 }
 
-// say writes a line while nobody waits for it: the reader of our messages may stand still,
-// and must not keep KILL back.
-func (c *command) say(line string) {
-	said := make(chan struct{})
-	c.said = said
+// say writes a line in a goroutine, because the reader of our messages may be suspended, and must not keep back
+// what comes next, such as KILL. said is closed when the line is written.
+func say(line string) (said chan struct{}) {
+	said = make(chan struct{})
 	go func() {
 		defer close(said)
 		fmt.Fprintln(os.Stderr, line)
 	}()
+	return said
 }
 
 // forward gives a signal of this process to the group, and to all of the job what is to end it

@@ -24,7 +24,7 @@ import (
 //	make X      a target of the Makefile
 //	trial: X    no test. It was tried by hand. Only a limit may have no more than that
 var promises = map[string][]string{
-	"P1": {"TestMutualExclusion", "TestClientsExcludeEachOther", "TestVerify"},
+	"P1": {"TestMutualExclusion", "TestClientsExcludeEachOther", "TestReadWriteReleaseKeepsTheTTLBesideTheDead", "TestVerify"},
 	"P2": {
 		"TestFakeTimeWindowCountsFromTheAnsweredAttempt", "TestFakeTimeHeldContextEndsAtTheExactInstant",
 		"TestFakeTimeLateAnswerIsNoGrant",
@@ -46,7 +46,10 @@ var promises = map[string][]string{
 	},
 	"P10": {"TestClientIDsAreRandom"},
 	"P11": {"TestTokensGrow", "TestTokensGrowOverALostCounter", "TestTokensGrowOverALossyFailover", "TestHandoffTakesTheNextToken", "TestVerify"},
-	"P12": {"TestScript", "TestScriptRunsOnce", "TestLateScript", "TestScriptPinsTheGrant", "TestScriptAtAReplica"},
+	"P12": {
+		"TestScript", "TestScriptRunsOnce", "TestLateScript", "TestScriptOvertakenByUnlock", "TestScriptDuringClose", "TestScriptPinsTheGrant",
+		"TestScriptAtAReplica",
+	},
 	"P13": {"TestBusyIsNotUnavailable", "TestFakeTimeUnavailable", "TestSilentServer", "TestOutOfMemory", "TestAskWhereNothingIsWritten"},
 	"P14": {"TestFakeTimeCallsLeaveASilentServer", "TestSilentServerAndAThousandWaiters", "TestFakeTimeQueueLeavesAtOnce"},
 	"P15": {
@@ -197,7 +200,7 @@ var promises = map[string][]string{
 		"row: a former master lives on as a replica",
 	},
 	// A client whose message was rejected uses timers for all its waiters for one minute.
-	"F6": {"TestWaitersWhomNobodyMayTell"},
+	"F6": {"TestWaitersWhomNobodyMayTell", "TestPauseAfterARefusal/messages are refused"},
 	"F7": {
 		"TestStaleConnectionsAreNoNewsOfTheServer", "TestStaleConnectionsDelayNoCall", "TestStaleConnectionsOfAQuorum",
 		"TestStaleConnectionsOfACluster", "TestFakeTimeServerThatEndsEachConnection", "row: connections cut, unseen by the clients",

@@ -227,7 +227,7 @@ func (t *turns) Close() {
 }
 
 // late is called when a server has answered after its round, with the number of the ticket there, 0 if not
-// known. The client may have left meanwhile, and its request to take the ticket out may have overtaken the
+// known. The client may have left by then, and its request to take the ticket out may have overtaken the
 // request for the ticket.
 func (t *turns) late(server int, number int64) {
 	t.mu.Lock()
@@ -240,9 +240,9 @@ func (t *turns) late(server int, number int64) {
 }
 
 // leave takes out the tickets of this client, with this number at most, or any number if that is 0: in one
-// attempt, as a ticket that stays costs the others one turn. The messages about the
-// turns that the servers give then have the name of a new owner without a share, because hear takes messages with one name
-// for those of one event.
+// attempt, as a ticket that stays costs the others one turn. The messages about the turns that the servers give
+// then have the name of a new owner without a share, because hear takes messages with one name for those of one
+// event.
 func (q *Quorum) leave(number int64) {
 	owner := q.host().Owner()
 	for n := range q.nodes {

@@ -87,7 +87,8 @@ func (n *note) took() time.Duration {
 	return max(time.Since(n.since)-time.Duration(at-1), 1)
 }
 
-// useful is how long a copy of the command takes at most whose answer shows a dead connection: see [Copies].
+// useful is the longest time that a copy of the command can take to show that the connection of the command is
+// dead: see [Copies].
 func (n *note) useful() time.Duration {
 	if took := n.took(); took > 0 {
 		return took / 3

@@ -113,7 +113,7 @@ func Race[T any](ctx context.Context, k *Copies, first func() (T, error), again 
 		return first()
 	}
 	trip, began := k.newest(), time.Now()
-	r := newRace[T](k, func() time.Duration { return time.Since(began) / 3 })
+	r := newRace[T](k, func() time.Duration { return time.Since(began) / 3 }) // when the first was sent is not known
 	bound := longest
 	if deadline, ok := ctx.Deadline(); ok {
 		bound = time.Until(deadline)
@@ -129,7 +129,7 @@ func Race[T any](ctx context.Context, k *Copies, first func() (T, error), again 
 // race is one request with its copies.
 type race[T any] struct {
 	*Copies
-	useful  func() time.Duration // how long a copy takes at most whose answer shows that the first connection is at fault
+	useful  func() time.Duration // the longest time that a copy can take to show that the connection of the first request is dead
 	answers chan result[T]
 	over    chan struct{} // closed when no answer is wanted any more
 }

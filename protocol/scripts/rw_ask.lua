@@ -536,8 +536,8 @@ local function examine(lock, prefix, all)
 end
 
 -- alive returns the same of all readers. If there are many, it looks at a sample of so many, as one that
--- lives keeps a writer out, and does not say when the last ends. nil if no reader lives. If too many have died to find out, it returns
--- 1 and '': the writer asks again after a millisecond.
+-- lives keeps a writer out, and does not say when the last ends. nil if no reader lives. If too many have
+-- died to find out, it returns 1 and '': the writer asks again after a millisecond.
 local function alive(lock, prefix, some)
     for _ = 1, bound, 64 do
         local size = redis.call('hlen', lock) - 1
@@ -754,6 +754,7 @@ local function serve(l, own, asker, lease, begins)
             redis.pcall('zadd', queue, string.format('%.0f', g[2]), g[1]) -- fails if it is gone, and its slot moves
             take(l, g[1], g[4])
             redis.call('pexpire', queue, keep)
+            count = count - 1
         else
             last = g
         end

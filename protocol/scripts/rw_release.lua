@@ -531,8 +531,8 @@ local function examine(lock, prefix, all)
 end
 
 -- alive returns the same of all readers. If there are many, it looks at a sample of so many, as one that
--- lives keeps a writer out, and does not say when the last ends. nil if no reader lives. If too many have died to find out, it returns
--- 1 and '': the writer asks again after a millisecond.
+-- lives keeps a writer out, and does not say when the last ends. nil if no reader lives. If too many have
+-- died to find out, it returns 1 and '': the writer asks again after a millisecond.
 local function alive(lock, prefix, some)
     for _ = 1, bound, 64 do
         local size = redis.call('hlen', lock) - 1
@@ -749,6 +749,7 @@ local function serve(l, own, asker, lease, begins)
             redis.pcall('zadd', queue, string.format('%.0f', g[2]), g[1]) -- fails if it is gone, and its slot moves
             take(l, g[1], g[4])
             redis.call('pexpire', queue, keep)
+            count = count - 1
         else
             last = g
         end
@@ -873,15 +874,15 @@ elseif mode == 'none' then
     settle(l.queue, l.commands, owner)
     failure, lines, count = pass(l, own, message)
 elseif queued and mode == 'read' then -- a ticket that kept readers out may have gone
-    local _, text, refused, granted = serve(l, own)
-    lines, count = text, refused and 0 or granted
+    local _, text, _, granted = serve(l, own)
+    lines, count = text, granted
 end
 -- Foreign owners who are left tell only those who listen to the unlock channel: the first does when
 -- it has asked.
 if queued and count == 0 and mode ~= 'none' and (held or led) and holder ~= '' and foreign(holder) then
     lines = prompt(l.queue, l.commands, own, 1)
 end
-local more = count == portion and not failure and 1 or 0 -- else the grants were taken back
+local more = count == portion and 1 or 0
 if not held then
     return {0, '', '', more}
 end

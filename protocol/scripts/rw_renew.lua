@@ -155,8 +155,8 @@ local function examine(lock, prefix, all)
 end
 
 -- alive returns the same of all readers. If there are many, it looks at a sample of so many, as one that
--- lives keeps a writer out, and does not say when the last ends. nil if no reader lives. If too many have died to find out, it returns
--- 1 and '': the writer asks again after a millisecond.
+-- lives keeps a writer out, and does not say when the last ends. nil if no reader lives. If too many have
+-- died to find out, it returns 1 and '': the writer asks again after a millisecond.
 local function alive(lock, prefix, some)
     for _ = 1, bound, 64 do
         local size = redis.call('hlen', lock) - 1
