@@ -48,9 +48,8 @@ type asker struct {
 	course course
 }
 
-// next decides what the asker does next. The first true row counts:
+// next decides what an asker does next for those who wait. The first true row counts:
 //
-//	nobody waits any more                              end
 //	its client has the lock, and askAt is not over     wait until then, or until the trusted window ends
 //	no request yet, or an event since the newest       ask
 //	askAt is over                                      ask
@@ -58,10 +57,7 @@ type asker struct {
 //
 // held is the end of the trusted window of the own client's grant that the line waits for, zero if there is none.
 func (a *asker) next(now, held time.Time) (ask bool, pause time.Duration) {
-	switch {
-	case a.first == nil:
-		return false, 0
-	case held.After(now) && a.askAt.After(now):
+	if held.After(now) && a.askAt.After(now) {
 		return false, min(max(held.Sub(now), minPause), a.askAt.Sub(now))
 	}
 	if a.again || a.owner == nil {
@@ -86,19 +82,23 @@ func (q *queue) leader() *asker {
 	return nil
 }
 
-// turn has the asker do what is next. queues.mu is held.
+// turn has the asker do what is next: it ends if nobody waits any more. queues.mu is held.
 func (a *asker) turn() {
 	if a.asking || a.lock == nil {
 		return
 	}
-	if first := a.first; first != nil && !a.serves(first) {
+	if a.first == nil {
+		a.end()
+		return
+	}
+	if a.first.lock.terms != a.lock.terms { // the owner asks with the terms of one that has left
 		a.withdraw()
 	}
-	if a.message.Granted && a.first != nil {
+	if a.message.Granted {
 		if g := a.accept(time.Now()); g != nil {
-			if a.give(g); a.lock == nil { // that was the last waiter
-				return
-			}
+			a.give(g)
+			a.turn() // for those behind
+			return
 		}
 	}
 	now := time.Now()
@@ -110,13 +110,10 @@ func (a *asker) turn() {
 	if mine != nil {
 		held = mine.entry.Until()
 	}
-	switch ask, pause := a.next(now, held); {
-	case pause > 0:
-		a.alarm(pause, mine)
-	case !ask:
-		a.end()
-	default:
+	if ask, pause := a.next(now, held); ask {
 		a.asks(now)
+	} else {
+		a.alarm(pause, mine)
 	}
 }
 
@@ -159,7 +156,7 @@ func (a *asker) wake(qs *queues) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if a.lock != nil && !a.asking {
-		a.woken(byTimer)
+		a.course.by[byTimer]++
 		a.turn()
 	}
 }
@@ -176,19 +173,6 @@ func (a *asker) goOn() {
 	a.again = a.again || !a.place.Held()
 	a.turn()
 }
-
-// told is called with a message for the owner. queues.mu is held.
-func (a *asker) told(m lua.Message) {
-	if a.woken(byMessage); m.Granted {
-		a.message = m
-	} else {
-		a.again = true
-	}
-	a.turn()
-}
-
-// woken counts a wake-up. queues.mu is held.
-func (a *asker) woken(by wakeup) { a.course.by[by]++ }
 
 // end is called when nobody waits any more. queues.mu is held.
 func (a *asker) end() {
@@ -232,27 +216,13 @@ func (q *queue) unlocked() {
 	for _, a := range q.tickets {
 		switch {
 		case a.place.First, a.asking:
-			a.woken(byMessage)
+			a.course.by[byMessage]++
 			a.mustAsk()
 		case a.leads() && a.askAt.After(later):
 			a.askAt = later
 			a.turn()
 		}
 	}
-}
-
-// serves reports whether the owner asks with the terms of the waiter, and not with those of one that has left.
-func (a *asker) serves(w *waiter) bool { return a.owner == nil || w.lock.terms == a.lock.terms }
-
-// left is told that a waiter is out of the line. queues.mu is held.
-func (a *asker) left() {
-	switch {
-	case a.first != nil && a.serves(a.first): // the asker goes on for that one
-	case a.first == nil && a.cancel != nil: // nobody wants the answer to the request under way
-		a.cancel()
-	case a.owner != nil, a.private, a.lock.client.closed.Load():
-		a.turn()
-	} // otherwise the next waiter finds an asker whose timer is set
 }
 
 // askByCall makes the first request of a call. After a refusal, the call is the first waiter of the line.
@@ -269,17 +239,15 @@ func (a *asker) askByCall(w *waiter) (g *grant, err error) {
 			return
 		}
 		w.out(a)
-		a.again = a.again || a.first != nil // they have come meanwhile
-		a.silent = 0
-		switch {
-		case g != nil && g.lock.terms.shared:
-			a.share(g, nil)
-			a.turn()
-		case a.first == nil:
+		if a.first == nil {
 			a.end()
-		default:
-			a.turn()
+			return
 		}
+		a.again, a.silent = true, 0 // they have come meanwhile
+		if g != nil && g.lock.terms.shared {
+			a.share(g, nil)
+		}
+		a.turn()
 	}()
 	p := w.lock.policy
 	if w.answered { // most locks are free, and their calls are spared the allocation
@@ -500,12 +468,17 @@ func (a *asker) forget() {
 // refused notes a refusal, and when to ask again if no event comes. An error ends the wait of the first.
 func (a *asker) refused(ctx context.Context, r request.Answer[lua.Reply], asked lua.Ticket) (err error) {
 	l, q, ttl := a.lock, a.queue, r.Value.TTL
-	refusal := l.refusedBy(r.Value)
-	l.reportWaiting(ctx, refusal)
+	refusal := l.refusal(r.Value)
+	l.client.records.Notice()
+	if f := l.client.opts.Trace.Waiting; f != nil {
+		told := Refusal{l.name, l.kind.name(), refusal.Holder, refusal.TTL, time.Now()}
+		l.client.report(func() { f(ctx, told) })
+	}
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	a.listen(r.Value.Holder)
-	q.news.refused(r.Sent, refusal)
+	q.news.answered(r.Sent)
+	q.news.refusal = refusal
 	free := r.Value.Holder == "" && ttl == 0 && l.terms.tickets && asked != (lua.Ticket{})
 	if free || r.Value.Place.Mute { // the first ticket is not told, or will not be
 		q.cannotTell()
@@ -527,7 +500,7 @@ func (a *asker) refused(ctx context.Context, r request.Answer[lua.Reply], asked 
 		pause = min(pause, silence, longestSilence)
 	}
 	a.askAt = time.Now().Add(min(pause, cmp.Or(r.Value.AskIn, math.MaxInt64)))
-	if q.leader() == a {
+	if a.private && q.leader() == a {
 		q.news.askAt = a.askAt
 	}
 	return err

@@ -176,7 +176,7 @@ func (w *waiter) try() (*grant, error) {
 		return mine, nil
 	}
 	if holder != nil && holder.check() {
-		return nil, holder.keptOtherwise(l.refusal(holder.owner, time.Until(holder.entry.Until())))
+		return nil, holder.keptOtherwise(l.refusal(lua.Reply{Holder: holder.owner, TTL: time.Until(holder.entry.Until())}))
 	}
 	o := new(candidate).init(l)
 	withdrawn := true // also after a panic: see send
@@ -194,7 +194,7 @@ func (w *waiter) try() (*grant, error) {
 	case a.Err != nil:
 		return nil, a.Err
 	case !a.Value.Acquired:
-		return nil, l.refusedBy(a.Value)
+		return nil, l.refusal(a.Value)
 	}
 	g, err := l.enlist(o, a.Sent, a.Value.Token, a.Value.Spare)
 	withdrawn = err != nil
@@ -252,17 +252,12 @@ func (l *Lock) begin() error {
 	return nil
 }
 
-// refusal is the error of a held lock, with the owner as far as the server tells.
-func (l *Lock) refusal(owner string, ttl time.Duration) *NotAcquiredError {
-	return &NotAcquiredError{Name: l.name, Holder: owner, Local: owner != "" && strings.HasPrefix(owner, l.client.id), TTL: ttl}
-}
-
-// refusedBy is the error of a refused attempt.
-func (l *Lock) refusedBy(r lua.Reply) *NotAcquiredError {
+// refusal is the error of a refused attempt, with the owner as far as the server tells.
+func (l *Lock) refusal(r lua.Reply) *NotAcquiredError {
 	if r.Writer {
 		return &NotAcquiredError{Name: l.name, writer: true}
 	}
-	return l.refusal(r.Holder, r.TTL)
+	return &NotAcquiredError{Name: l.name, Holder: r.Holder, Local: r.Holder != "" && strings.HasPrefix(r.Holder, l.client.id), TTL: r.TTL}
 }
 
 // isClosed is the error of a call after Close.

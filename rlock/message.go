@@ -29,15 +29,12 @@ func (l *Lock) released() {
 	l.withQueue(func(q *queue) {
 		for _, a := range slices.Clone(q.askers) { // one may end meanwhile
 			if a.leads() {
-				a.woken(byMessage)
+				a.course.by[byMessage]++
 				a.mustAsk()
 			}
 		}
 	})
 }
-
-// changed is called when the subscription of the waiters was lost, or confirmed.
-func (l *Lock) changed() { l.withQueue((*queue).changed) }
 
 // withQueue runs f with the queue of the lock, or with an empty one if there is none, while
 // the mutex is held.
@@ -59,11 +56,17 @@ func (q *queue) heard(l *Lock, m lua.Message) {
 	switch {
 	case m.Owner == lua.Everybody:
 		for _, a := range q.tickets {
-			a.woken(byMessage)
+			a.course.by[byMessage]++
 			a.mustAsk()
 		}
 	case a != nil:
-		a.told(m)
+		a.course.by[byMessage]++
+		if m.Granted {
+			a.message = m
+		} else {
+			a.again = true
+		}
+		a.turn()
 	case m.Granted && !slices.ContainsFunc(q.grants, func(g *grant) bool { return g.owner == m.Owner }):
 		stranger := &candidate{lock: l, name: m.Owner}
 		stranger.toldOf(m)
@@ -71,8 +74,8 @@ func (q *queue) heard(l *Lock, m lua.Message) {
 	}
 }
 
-// changed makes all refused waiters ask, because messages may have been missed, or can be received from
-// now on. The answer to a request under way may be older than the change, so its waiter asks once more.
+// changed makes all refused waiters ask after the subscription was lost, or confirmed: messages may have been missed, or
+// can be received from now on. The answer to a request under way may be older than the change, so its waiter asks once more.
 // queues.mu is held.
 func (q *queue) changed() {
 	for _, a := range slices.Clone(q.askers) { // one may end meanwhile
@@ -100,7 +103,7 @@ func (q *queue) cannotTell() {
 func (q *queue) askAll() {
 	for _, a := range slices.Clone(q.askers) { // one may end meanwhile
 		if !a.asking && a.owner != nil {
-			a.woken(byReconnect)
+			a.course.by[byReconnect]++
 			a.mustAsk()
 		}
 	}

@@ -71,12 +71,6 @@ func (n *news) deniedFor() time.Duration {
 	return time.Since(n.denied)
 }
 
-// refused notes the answer to a request sent at sent that somebody else has the lock.
-func (n *news) refused(sent time.Time, refusal *NotAcquiredError) {
-	n.answered(sent)
-	n.refusal = refusal
-}
-
 // answered notes an answer of the server. sent is when its request was sent, perhaps before the newest
 // failure; zero if the answer will be noted once more.
 func (n *news) answered(sent time.Time) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/request"
+	"github.com/go-rlock/rlock/lua"
 )
 
 // waiter is a call for a lock. If it has to wait it has a place in the line of an asker, and
@@ -152,7 +153,13 @@ func (w *waiter) serve(g *grant, err error) {
 	w.out(a)
 	w.grant, w.err = g, err
 	close(w.served)
-	a.left()
+	switch {
+	case a.first != nil && (a.owner == nil || a.first.lock.terms == a.lock.terms): // the asker goes on for that one
+	case a.first == nil && a.cancel != nil: // nobody wants the answer to the request under way
+		a.cancel()
+	case a.owner != nil, a.private, a.lock.client.closed.Load():
+		a.turn()
+	} // otherwise the next waiter finds an asker whose timer is set
 }
 
 // out notes that a call waits no more for what a has asked for. queues.mu is held.
@@ -226,7 +233,7 @@ func (l *Lock) why(q *queue, began time.Time, end, unknown error) error {
 	}
 	switch {
 	case mine != nil:
-		return l.refusal(mine.owner, time.Until(mine.entry.Until())).because(end)
+		return l.refusal(lua.Reply{Holder: mine.owner, TTL: time.Until(mine.entry.Until())}).because(end)
 	case short != nil: // the present owner may be about to give the lock up for the same reason
 		return short
 	case n.refusal != nil: // newer than any failure

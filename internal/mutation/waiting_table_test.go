@@ -9,8 +9,8 @@ var ofWaiting = []mutation{
 		"rlock", "TestWaitersWhomNobodyMayTell", 2 * quick,
 	},
 	{
-		"the ticket is lost on inheritance", "rlock", "asker.serves",
-		"w.lock.terms == a.lock.terms", "false",
+		"the ticket is lost on inheritance", "rlock", "asker.turn",
+		"if a.first.lock.terms != a.lock.terms {", "if true {",
 		"rlock", "TestPlaceIsInherited", quick,
 	},
 	{
@@ -25,7 +25,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"a wake-up is ignored", "rlock", "queue.heard",
-		"a.told(m)", "",
+		"a.course.by[byMessage]++\n\t\tif m.Granted {\n\t\t\ta.message = m\n\t\t} else {\n\t\t\ta.again = true\n\t\t}\n\t\ta.turn()", "",
 		"rlock", "TestHeard", quick,
 	},
 	{
@@ -250,7 +250,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"each new call for a fair lock puts off when its client asks", "rlock", "asker.refused",
-		"if q.leader() == a {", "if true {",
+		"if a.private && q.leader() == a {", "if a.private {",
 		"rlock", "TestFakeTimeFairNextAsksForAll", quick,
 	},
 	{
