@@ -186,10 +186,11 @@ func (a *asker) end() {
 	led, again := a.private && q.leader() == a, a.again
 	q.askers = slices.DeleteFunc(q.askers, func(other *asker) bool { return other == a })
 	*a = asker{}
-	if led {
+	if len(q.askers) == 0 {
+		qs.tidy(q)
+	} else if led {
 		q.follow(again)
 	}
-	qs.tidy(q)
 }
 
 // follow has the next leader go on: the one that has ended may have been asking for all. again says that there was an event
@@ -459,9 +460,7 @@ func (a *asker) withdraw() {
 
 // forget detaches the owner. queues.mu is held.
 func (a *asker) forget() {
-	if a.owner != nil {
-		delete(a.queue.tickets, a.owner.name)
-	}
+	delete(a.queue.tickets, a.owner.name)
 	a.owner, a.place, a.taken, a.message = nil, lua.Place{}, moment{}, lua.Message{}
 }
 

@@ -98,12 +98,8 @@ func (qs *queues) of(key string) *queue {
 	return q
 }
 
-// tidy drops the waiters' part of the queue if there are no waiters, and the queue if nobody needs it. mu
-// is held.
+// tidy drops the waiters' part of a queue without askers, and the queue if nobody needs it. mu is held.
 func (qs *queues) tidy(q *queue) {
-	if len(q.askers) > 0 || qs.byKey[q.key] != q {
-		return
-	}
 	if q.signal != nil {
 		q.hush()
 	}
@@ -168,8 +164,9 @@ func (qs *queues) ended(g *grant) {
 		// Only the last reader of all processes frees the lock; the server announces that.
 		if i := slices.IndexFunc(q.askers, func(a *asker) bool { return !a.lock.ownPlace }); i >= 0 && !g.lock.terms.shared {
 			q.askers[i].goOn()
+		} else if len(q.askers) == 0 {
+			qs.tidy(q)
 		}
-		qs.tidy(q)
 	}
 }
 
