@@ -34,9 +34,6 @@ const (
 	ownerDoubt             // such an attempt may still be executed
 )
 
-// ends notes that the owner is over, and returns what has come late before.
-func (o *candidate) ends() uint32 { return o.fate.Or(ownerOver) }
-
 // releases notes that a release is about to end what has come late by now.
 func (o *candidate) releases() { o.fate.And(^uint32(ownerLate)) }
 
@@ -104,12 +101,13 @@ func (o *candidate) askedTogether(u request.Unsettled, acquired bool) {
 
 // withdraw has the janitor take back what the owner may have on the server. Most often there is nothing.
 func (o *candidate) withdraw() {
-	came := o.ends()
+	came := o.fate.Or(ownerOver)
 	if o.doubt = o.doubt || came&ownerDoubt != 0; came&ownerLate != 0 {
 		o.acquired, o.ticket = true, true
 	}
 	if o.acquired || o.ticket || o.doubt {
-		left := o.lock.leftBy(o.name, o.likely || o.acquired).withTokens(o.token, o.spare)
+		left := o.lock.leftBy(o.name, o.likely || o.acquired)
+		left.ending.Used, left.ending.Reserved = o.token, o.token+o.spare // tokens that were taken for the owner and not used
 		if o.ticket {
 			left = left.withTicket()
 		}

@@ -169,7 +169,7 @@ func (g *grant) lose(err error) {
 	}
 	if first {
 		g.entry.Stop()
-		g.from.ends()
+		g.from.fate.Or(ownerOver)
 		g.sweepPassed()
 		switch {
 		case !idle:

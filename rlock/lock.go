@@ -131,7 +131,7 @@ func (w *waiter) lockFor(ctx context.Context) (held context.Context, hold *Hold,
 	if w.ctx.Err() != nil {
 		return ctx, nil, tooLate(l.name, w.ctx)
 	}
-	w.under = innermost(ctx)
+	w.under, _ = ctx.Value(holdKey{}).(*Hold)
 	if in := w.under.of(l); in != nil {
 		if held, hold, err = w.nest(ctx, in); err != errReleased {
 			return held, hold, err

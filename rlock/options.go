@@ -241,16 +241,16 @@ func checkName(prefix, name string) error {
 	case len(key) > maxNameSize:
 		return fmt.Errorf("the name has %d bytes: at most %d", len(key), maxNameSize)
 	}
-	wrong := ""
-	if _, tag, braced := strings.Cut(key, "{"); !braced && strings.Contains(key, "}") {
+	var wrong string
+	switch _, tag, braced := strings.Cut(key, "{"); {
+	case !braced && strings.Contains(key, "}"):
 		wrong = "a '}' without a '{'"
-	} else if braced && strings.Index(tag, "}") <= 0 {
+	case braced && strings.Index(tag, "}") <= 0:
 		wrong = "an unclosed or empty hash tag"
-	}
-	switch {
-	case wrong == "":
+	default:
 		return nil
-	case prefix == "":
+	}
+	if prefix == "" {
 		return fmt.Errorf("the name has %s and would not share a cluster slot with its channel: rename it", wrong)
 	}
 	return fmt.Errorf("the prefix %q and the name have %s and would not share a cluster slot with the channel: change one of them", prefix, wrong)

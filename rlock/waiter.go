@@ -42,7 +42,6 @@ func (w *waiter) free() {
 
 // course is the reported course of a wait.
 type course struct {
-	slept bool
 	tries int // requests
 	by    [wakeups]int64
 }
@@ -112,7 +111,6 @@ func (qs *queues) enter(w *waiter) (*grant, *asker, error) {
 // push adds a waiter: the last, or the first if it has asked by itself already. queues.mu is held.
 func (a *asker) push(w *waiter, first bool) {
 	w.asker, w.prev, w.next, w.served, w.grant, w.err = a, nil, nil, make(chan struct{}), nil, nil
-	w.course.slept = true
 	if first {
 		w.next = a.first
 	} else {

@@ -36,7 +36,7 @@ var deadlocks = []edit{
 	{"quorum.go", "\tcase l.endsDeadlock:\n\t\tl.refuse(errors.New(\"WithDeadlockError: deadlocks of quorum locks are not found\"))\n", ""},
 	{"waiter.go", "\tunder    *Hold           // the innermost hold around the call; nil if its context owns no lock\n", ""},
 	{"waiter.go", "\tif w.under != nil {\n\t\ta.queue.suspect(w)\n\t}\n", ""},
-	{"lock.go", "\tw.under = innermost(ctx)\n\tif in := w.under.of(l); in != nil {\n", "\tif in := holdIn(ctx, l); in != nil {\n"},
+	{"lock.go", "\tw.under, _ = ctx.Value(holdKey{}).(*Hold)\n\tif in := w.under.of(l); in != nil {\n", "\tif in := holdIn(ctx, l); in != nil {\n"},
 }
 
 var removals = []removal{
@@ -51,8 +51,8 @@ var removals = []removal{
 		{"hold.go", "\tcase g.lock.terms.retention > 0:\n\t\tfailed = g.keepOrRelease(ctx)\n", ""},
 		{"lock.go", "\tl.retain()\n", ""},
 		{
-			"lock.go", "holder.keptOtherwise(l.refusal(holder.owner, time.Until(holder.entry.Until())))\n",
-			"l.refusal(holder.owner, time.Until(holder.entry.Until()))\n",
+			"lock.go", "holder.keptOtherwise(l.refusal(lua.Reply{Holder: holder.owner, TTL: time.Until(holder.entry.Until())}))\n",
+			"l.refusal(lua.Reply{Holder: holder.owner, TTL: time.Until(holder.entry.Until())})\n",
 		},
 		{"options.go", "\tretention time.Duration // 0: the last Unlock releases the lock\n", ""},
 		{"queue.go", "\tkept *kept // nil unless a grant of this client may be kept\n", ""},
@@ -88,7 +88,7 @@ var removals = []removal{
 		{"release.go", "Tickets: g.run.passed, ", ""},
 	}, 13, 4},
 	{"records", []string{"record.go", "hot.go", "deadlock.go"}, append([]edit{
-		{"account.go", "\tl.client.records.Notice()\n", ""},
+		{"asker.go", "\tl.client.records.Notice()\n", ""},
 		{"account.go", "\t\tl.client.records.lost(g, cause.name())\n", ""},
 		{"client.go", "\trecords      records      // on the server\n", ""},
 		{"client.go", "\tc.keepRecords()\n", ""},
@@ -105,7 +105,7 @@ var removals = []removal{
 	}, deadlocks...), 37, 10},
 	{"readers", []string{"share.go", "rw.go"}, []edit{
 		{"queue.go", " || a.lock.terms.shared", ""},
-		{"asker.go", "\t\tcase g != nil && g.lock.terms.shared:\n\t\t\ta.share(g, nil)\n\t\t\ta.turn()\n", ""},
+		{"asker.go", "\t\tif g != nil && g.lock.terms.shared {\n\t\t\ta.share(g, nil)\n\t\t}\n", ""},
 		{"count.go", "\tif n.Exclusive == 0 && !l.terms.shared { // a downgrade: no message tells a writer waiting for this grant\n\t\tl.withQueue((*queue).askFirst)\n\t}\n", ""},
 		{"count.go", "\tn.Exclusive, n.Shared = int(g.exclusives.Load()), g.readers()\n", "\tn.Exclusive = len(g.holds)\n"},
 		{"grant.go", "\texclusives atomic.Int32\n", ""},
