@@ -93,6 +93,15 @@ func (c *Client) traceStart(ctx context.Context, name string, kind kindNumber) c
 	return started
 }
 
+// reportWaiting notes the refusal of a request.
+func (l *Lock) reportWaiting(ctx context.Context, refusal *NotAcquiredError) {
+	l.client.records.Notice()
+	if f := l.client.opts.Trace.Waiting; f != nil {
+		r := Refusal{l.name, l.kind.name(), refusal.Holder, refusal.TTL, time.Now()}
+		l.client.report(func() { f(ctx, r) })
+	}
+}
+
 // ended notes the end of the acquisition that ends with h, if any: at end, or now if that is zero, by an Unlock with the
 // error err.
 func (h *Hold) ended(ctx context.Context, end time.Time, err error) {

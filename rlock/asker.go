@@ -468,11 +468,7 @@ func (a *asker) forget() {
 func (a *asker) refused(ctx context.Context, r request.Answer[lua.Reply], asked lua.Ticket) (err error) {
 	l, q, ttl := a.lock, a.queue, r.Value.TTL
 	refusal := l.refusal(r.Value)
-	l.client.records.Notice()
-	if f := l.client.opts.Trace.Waiting; f != nil {
-		told := Refusal{l.name, l.kind.name(), refusal.Holder, refusal.TTL, time.Now()}
-		l.client.report(func() { f(ctx, told) })
-	}
+	l.reportWaiting(ctx, refusal)
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	a.listen(r.Value.Holder)

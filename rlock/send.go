@@ -61,22 +61,9 @@ func send[T any](ctx context.Context, l *Lock, p request.Policy, ask func(contex
 	if p.Leaves { // as what acquires may do
 		gathers = l.gathers.acquire
 	}
-	returned := false
-	defer func() {
-		if !returned && late != nil {
-			var none T
-			late(none, request.ErrNoAnswer)
-		}
-	}()
 	a := request.Do(ctx, p, func(ctx context.Context, o request.Options, late func(T, error)) (value T, copied bool, err error) {
 		if gathers {
 			o.Key = l.slot
-			if late != nil {
-				o.Late = func(err error) {
-					var none T
-					late(none, err)
-				}
-			}
 			call := l.client.scripts.Call(o)
 			defer call.Put()
 			value, err = ask(ctx, call)
@@ -91,7 +78,6 @@ func send[T any](ctx context.Context, l *Lock, p request.Policy, ask func(contex
 		}
 		return value, copied, err
 	}, late)
-	returned = true
 	if a.End == request.Done && a.Err == nil {
 		return a
 	}

@@ -88,7 +88,7 @@ var removals = []removal{
 		{"release.go", "Tickets: g.run.passed, ", ""},
 	}, 13, 4},
 	{"records", []string{"record.go", "hot.go", "deadlock.go"}, append([]edit{
-		{"asker.go", "\tl.client.records.Notice()\n", ""},
+		{"account.go", "\tl.client.records.Notice()\n", ""},
 		{"account.go", "\t\tl.client.records.lost(g, cause.name())\n", ""},
 		{"client.go", "\trecords      records      // on the server\n", ""},
 		{"client.go", "\tc.keepRecords()\n", ""},

@@ -73,8 +73,26 @@ func (u *Unsettled) Add(o Unsettled) {
 type Attempt[T any] func(ctx context.Context, o Options, late func(T, error)) (value T, copied bool, err error)
 
 // Do repeats a request until an answer, until the request cannot succeed, or until ctx or the policy
-// ends.
+// ends. A hook of the application that panics, or ends the goroutine, makes the caller leave: late, if set, gets
+// ErrNoAnswer then.
 func Do[T any](ctx context.Context, p Policy, attempt Attempt[T], late func(T, error)) (a Answer[T]) {
+	if late == nil {
+		return repeat(ctx, p, Options{}, attempt, nil)
+	}
+	var none T
+	returned := false
+	defer func() {
+		if !returned {
+			late(none, ErrNoAnswer)
+		}
+	}()
+	a = repeat(ctx, p, Options{Late: func(err error) { late(none, err) }}, attempt, late)
+	returned = true
+	return a
+}
+
+// repeat makes the attempts, with these options besides those of the policy.
+func repeat[T any](ctx context.Context, p Policy, opts Options, attempt Attempt[T], late func(T, error)) (a Answer[T]) {
 	a.Err = p.Trouble
 	var stale Stale
 	pauses := 0
@@ -92,7 +110,7 @@ func Do[T any](ctx context.Context, p Policy, attempt Attempt[T], late func(T, e
 			a.End = Left
 			return a
 		}
-		opts := Options{Bound: min(p.Attempt, remains), Stop: p.Stop, Repeat: n > 0, Leaves: p.Leaves}
+		opts.Bound, opts.Stop, opts.Repeat, opts.Leaves = min(p.Attempt, remains), p.Stop, n > 0, p.Leaves
 		if p.Report == nil { // otherwise an answer to another caller may defer the end
 			opts.End = p.Since.Add(p.Total)
 		}
