@@ -55,7 +55,11 @@ func (one *job) hurry(soon bool) {
 	if one.soon = soon; soon {
 		p.soon++
 	}
-	if held := p.soon >= maxReleases || p.held && p.soon > maxReleases/2; held != p.held {
+	least := maxReleases
+	if p.held {
+		least = maxReleases/2 + 1
+	}
+	if held := p.soon >= least; held != p.held {
 		p.held = held
 		p.server.Hold(held)
 	}

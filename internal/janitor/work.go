@@ -16,7 +16,14 @@ func (j *Janitor) work(p *part) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for len(p.due) > 0 {
-		if p.busy >= maxProbes && (p.trouble > 0 || j.busy >= maxReleases) || p.busy > 0 && p.trouble > maxPrompt {
+		most := maxReleases
+		switch {
+		case p.trouble > maxPrompt:
+			most = 1
+		case p.trouble > 0, j.busy >= maxReleases:
+			most = maxProbes
+		}
+		if p.busy >= most {
 			return
 		}
 		one, pause := p.due[0], time.Duration(0)
