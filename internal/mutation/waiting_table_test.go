@@ -305,7 +305,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"servers that are no cluster share one subscription", "internal/kind", "Channels.ordinary",
-		"if c.cluster != nil && c.cluster.Options().ClusterSlots != nil {", "if false {",
+		"case c.cluster.Options().ClusterSlots != nil:", "case false:",
 		"rlock", "TestSlotsOfPlainServers", quick,
 	},
 	{
