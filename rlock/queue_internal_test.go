@@ -122,7 +122,9 @@ func TestOrderOfWaiters(t *testing.T) {
 		require.Nil(t, a.first)
 		require.Nil(t, a.last)
 		require.Empty(t, l.queues.byKey)
-		require.Equal(t, []*queue{q}, l.queues.spare, "it is used again")
+		if !redistest.RaceEnabled { // a pool under the race detector drops some
+			require.Same(t, q, l.queues.spare.Get(), "it is used again")
+		}
 	})
 }
 

@@ -171,9 +171,14 @@ func (l *Lock) advise(err error) error {
 		return refusedError{fmt.Errorf("%w (this address cannot be: give host:port, and a URL by redis.ParseURL)", err)}
 	case request.NotRedis(err):
 		return refusedError{fmt.Errorf("%w (what answers is not Redis: check host and port)", err)}
-	case !errors.As(err, &reply):
-		return err
+	case errors.As(err, &reply):
+		return l.adviseOn(reply, err)
 	}
+	return err
+}
+
+// adviseOn is advise for the error reply of a server, which is in err.
+func (l *Lock) adviseOn(reply redis.Error, err error) error {
 	_, cluster := l.client.server.RDB.(*redis.ClusterClient)
 	var advice string
 	switch {

@@ -59,8 +59,7 @@ type panicked struct {
 	value any
 }
 
-// asker returns the asker in whose line a call waits, and whether it is a new one. The call asks by itself for a new
-// one, unless the client has the lock. Each call for a fair lock has an asker
+// asker returns the asker in whose line a call waits, and whether it is a new one. Each call for a fair lock has an asker
 // of its own, as each ticket has a separate place, and so does a reader who cannot share the grant of the others.
 // queues.mu is held.
 func (q *queue) asker(w *waiter) (a *asker, begins bool) {
@@ -77,7 +76,7 @@ func (q *queue) asker(w *waiter) (a *asker, begins bool) {
 	if a = &q.room; a.lock != nil {
 		a = new(asker)
 	}
-	*a = asker{queue: q, lock: l, since: w.since, askAt: w.since.Add(keepAlive), private: private, asking: l.ownPlace || len(q.grants) == 0}
+	*a = asker{queue: q, lock: l, since: w.since, askAt: w.since.Add(keepAlive), private: private}
 	q.askers = append(q.askers, a)
 	return a, true
 }
@@ -98,11 +97,14 @@ func (qs *queues) enter(w *waiter) (*grant, *asker, error) {
 	a, begins := q.asker(w)
 	q.waiting++
 	q.news.served = q.news.served || len(q.grants) > 0
-	if begins && a.asking {
+	switch {
+	case !begins:
+		a.push(w, false)
+	case l.ownPlace || len(q.grants) == 0:
+		a.asking = true
 		return nil, a, nil
-	}
-	a.push(w, false)
-	if begins {
+	default:
+		a.push(w, false)
 		a.turn()
 	}
 	return nil, nil, nil
