@@ -130,7 +130,7 @@ func (s *script) run(ctx context.Context, r Runner, keys []string, args ...any) 
 }
 
 // command builds a call of the script: evalsha with its hash, or eval with its source.
-func (s *script) command(ctx context.Context, verb string, script any, keys []string, args []any) *once {
+func (s *script) command(ctx context.Context, verb, script any, keys []string, args []any) *once {
 	cmd := &once{script: s}
 	words := append(slices.Grow(cmd.room[:0], argKey+len(keys)+len(args)), verb, script, len(keys))
 	for _, key := range keys {

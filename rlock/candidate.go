@@ -60,8 +60,13 @@ func (o *candidate) ask(ctx context.Context, p request.Policy, opts kind.Options
 	if a.Value.Owner != "" { // a quorum is asked for a new owner in each round
 		o.name, a.Sent = a.Value.Owner, a.Value.Sent
 	}
-	o.ticket = o.ticket || a.Value.Leftover || o.doubt && opts.Ticket.Claim > 0
-	o.likely = o.likely || a.Lost || a.Value.Leftover
+	if a.Value.Leftover {
+		o.ticket, o.likely = true, true
+	}
+	if o.doubt && opts.Ticket.Claim > 0 {
+		o.ticket = true
+	}
+	o.likely = o.likely || a.Lost
 	return a
 }
 

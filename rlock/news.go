@@ -17,7 +17,7 @@ type news struct {
 	trouble error             // the newest error since then
 	failed  time.Time         // when trouble came
 	newest  time.Time         // when the newest answered request was sent
-	served  bool              // the server has answered a waiter, or granted the lock to this client, since the first waiter came
+	served  bool              // the server has answered a waiter since the first came, or granted the lock to this client
 	denied  time.Time         // when the server first refused to serve a waiter; zero if the newest request was answered
 	short   replicaShortage   // of grants
 	untold  time.Time         // when the server has last refused to tell a waiter that the lock is free; see queue.cannotTell

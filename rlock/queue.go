@@ -102,7 +102,7 @@ func (qs *queues) tidy(q *queue) {
 	if q.search != nil {
 		q.search.end()
 	}
-	q.tickets, q.news = nil, news{}
+	q.tickets, q.news = nil, news{served: len(q.grants) > 0}
 	if len(q.grants) > 0 {
 		return
 	}
@@ -132,6 +132,7 @@ func (q *queue) add(g *grant) {
 		}
 	}
 	q.grants = append(q.grants, g)
+	q.news.served = true
 	if q.kept != nil || g.lock.terms.retention > 0 {
 		q.keep(g)
 	}

@@ -96,22 +96,27 @@ func (h *Histogram) Count() (n int64) {
 }
 
 // histogramBounds are the bounds of all histograms.
-var histogramBounds = [...]time.Duration{
-	100 * time.Microsecond, 300 * time.Microsecond, time.Millisecond, 5 * time.Millisecond, 25 * time.Millisecond, 100 * time.Millisecond,
-	500 * time.Millisecond, 2 * time.Second, 10 * time.Second, time.Minute,
+type histogramBounds [10]time.Duration
+
+func bounds() histogramBounds {
+	return histogramBounds{
+		100 * time.Microsecond, 300 * time.Microsecond, time.Millisecond, 5 * time.Millisecond, 25 * time.Millisecond, 100 * time.Millisecond,
+		500 * time.Millisecond, 2 * time.Second, 10 * time.Second, time.Minute,
+	}
 }
 
 // HistogramBounds returns the upper bounds of the elements of Counts in each [Histogram].
-func HistogramBounds() []time.Duration { return slices.Clone(histogramBounds[:]) }
+func HistogramBounds() []time.Duration { b := bounds(); return b[:] }
 
 // histogram is a Histogram that is being counted.
 type histogram struct {
-	counts [len(histogramBounds) + 1]atomic.Int64
+	counts [len(histogramBounds{}) + 1]atomic.Int64
 	sum    atomic.Int64
 }
 
 func (h *histogram) observe(d time.Duration) {
-	i, _ := slices.BinarySearch(histogramBounds[:], d)
+	b := bounds()
+	i, _ := slices.BinarySearch(b[:], d)
 	h.counts[i].Add(1)
 	h.sum.Add(int64(d))
 }

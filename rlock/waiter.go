@@ -96,7 +96,6 @@ func (qs *queues) enter(w *waiter) (*grant, *asker, error) {
 	}
 	a, begins := q.asker(w)
 	q.waiting++
-	q.news.served = q.news.served || len(q.grants) > 0
 	switch {
 	case !begins:
 		a.push(w, false)
@@ -154,8 +153,11 @@ func (w *waiter) serve(g *grant, err error) {
 	w.grant, w.err = g, err
 	close(w.served)
 	switch {
-	case a.first != nil && (a.owner == nil || a.first.lock.terms == a.lock.terms): // the asker goes on for that one
-	case a.first == nil && a.cancel != nil: // nobody wants the answer to the request under way
+	case a.first != nil:
+		if a.owner != nil && a.first.lock.terms != a.lock.terms { // otherwise the asker goes on for that one
+			a.turn()
+		}
+	case a.cancel != nil: // nobody wants the answer to the request under way
 		a.cancel()
 	case a.owner != nil, a.private, a.lock.client.closed.Load():
 		a.turn()
@@ -223,10 +225,6 @@ func (w *waiter) leave() {
 // have too few replicas, or else the newest refusal; unknown if nothing is known. queues.mu is held.
 func (l *Lock) why(q *queue, began time.Time, end, unknown error) error {
 	n := &q.news
-	trouble := n.trouble
-	if trouble == nil && n.newest.IsZero() && time.Since(began) >= answerTime { // another call asks for all
-		trouble = request.ErrNoAnswer
-	}
 	mine, short := q.holder(), error(nil)
 	if l.terms.replicas.n > 0 {
 		short = n.short.of(l.name, l.terms.replicas.n, end)
@@ -238,8 +236,10 @@ func (l *Lock) why(q *queue, began time.Time, end, unknown error) error {
 		return short
 	case n.refusal != nil: // newer than any failure
 		return n.refusal.because(end)
-	case trouble != nil:
-		return unanswered{trouble, true}
+	case n.trouble != nil:
+		return unanswered{n.trouble, true}
+	case n.newest.IsZero() && time.Since(began) >= answerTime: // another call asks for all
+		return unanswered{request.ErrNoAnswer, true}
 	}
 	return unknown
 }

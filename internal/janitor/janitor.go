@@ -91,9 +91,10 @@ func (j *Janitor) put(l Leftover, at, until time.Time, late bool) {
 	defer j.mu.Unlock()
 	one := j.jobs[l.Owner]
 	switch {
-	case one == nil && len(j.jobs) >= maxJobs:
-		return
 	case one == nil:
+		if len(j.jobs) >= maxJobs {
+			return
+		}
 		if j.jobs == nil {
 			j.jobs, j.parts = make(map[string]*job), make(map[request.Server]*part)
 		}

@@ -79,14 +79,17 @@ func Do[T any](ctx context.Context, p Policy, attempt Attempt[T], late func(T, e
 	if late == nil {
 		return repeat(ctx, p, Options{}, attempt, nil)
 	}
-	var none T
+	tell := func(err error) {
+		var none T
+		late(none, err)
+	}
 	returned := false
 	defer func() {
 		if !returned {
-			late(none, ErrNoAnswer)
+			tell(ErrNoAnswer)
 		}
 	}()
-	a = repeat(ctx, p, Options{Late: func(err error) { late(none, err) }}, attempt, late)
+	a = repeat(ctx, p, Options{Late: tell}, attempt, late)
 	returned = true
 	return a
 }
