@@ -518,6 +518,6 @@ func (a *asker) stand(r request.Answer[lua.Reply]) {
 	hub.AllowSilence(channel, silence)
 	if before && a.place.New && !taken.Before(q.news.forgotten) { // the server had forgotten the queue, or the tickets of this client
 		q.news.forgotten = r.Sent
-		q.askAll()
+		q.askAll(false)
 	}
 }

@@ -115,7 +115,8 @@ func (g *grant) take(ctx context.Context, by *Lock, counts bool) (context.Contex
 	}
 	g.followers--
 	hold.counts = counts
-	g.put(hold) // init has counted it among the exclusives
+	hold.at, hold.under = len(g.holds), 1 // init has counted it among the exclusives
+	g.holds = append(g.holds, hold)
 	g.mu.Unlock()
 	if g.lock.terms.limits != (limits{}) {
 		g.limit(g.began)
@@ -206,13 +207,6 @@ func (g *grant) derive(ctx context.Context, h *Hold, l *Lock, parent *Hold) (con
 	return &h.scope, h
 }
 
-// put adds a hold. mu is held.
-func (g *grant) put(h *Hold) {
-	h.at = len(g.holds)
-	g.holds = append(g.holds, h)
-	h.first().under++
-}
-
 // Exclusive reports whether the grant excludes further owners.
 func (g *grant) Exclusive() bool { return g.exclusives.Load() > 0 }
 
@@ -248,7 +242,10 @@ func (g *grant) add(h *Hold) error {
 		}
 		h.parent.children++
 	}
-	if g.put(h); !h.lock.terms.shared {
+	h.at = len(g.holds)
+	g.holds = append(g.holds, h)
+	h.first().under++
+	if !h.lock.terms.shared {
 		g.exclusives.Add(1)
 	}
 	g.longest = max(g.longest, h.lock.terms.lease)

@@ -74,18 +74,6 @@ func (q *queue) heard(l *Lock, m lua.Message) {
 	}
 }
 
-// changed makes all refused waiters ask after the subscription was lost, or confirmed: messages may have been missed, or
-// can be received from now on. The answer to a request under way may be older than the change, so its waiter asks once more.
-// queues.mu is held.
-func (q *queue) changed() {
-	for _, a := range slices.Clone(q.askers) { // one may end meanwhile
-		if a.asking {
-			a.mustAsk()
-		}
-	}
-	q.askAll()
-}
-
 // cannotTell notes that the server has refused to tell a waiter that the lock is free: the user may not
 // publish, the server has no memory left, or the slot of the lock moves. The lock is then nobody's until
 // the first ticket asks, and any waiter may have the first ticket: from now on each waiter asks for
@@ -94,15 +82,22 @@ func (q *queue) cannotTell() {
 	known := !q.news.tells()
 	q.news.untold = time.Now()
 	if !known {
-		q.askAll()
+		q.askAll(false)
 	}
 }
 
+// changed is called when the subscription of the waiters was lost, or confirmed: messages may have been missed, or can be
+// received from now on. The answer to a request under way may be older than the change.
+func (l *Lock) changed() { l.withQueue(func(q *queue) { q.askAll(true) }) }
+
 // askAll makes each refused waiter ask. A waiter with a ticket that waits for a grant of its own client
-// asks after that grant. queues.mu is held.
-func (q *queue) askAll() {
+// asks after that grant. onceMore has those with a request under way ask once more after it. queues.mu is held.
+func (q *queue) askAll(onceMore bool) {
 	for _, a := range slices.Clone(q.askers) { // one may end meanwhile
-		if !a.asking && a.owner != nil {
+		switch {
+		case a.asking:
+			a.again = a.again || onceMore
+		case a.owner != nil:
 			a.course.by[byReconnect]++
 			a.mustAsk()
 		}

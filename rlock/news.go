@@ -61,7 +61,7 @@ func (n *news) silent(now time.Time) bool {
 const untoldFor = time.Minute
 
 // tells reports whether the server may be expected to tell a waiter that its turn has come.
-func (n *news) tells() bool { return n.untold.IsZero() || time.Since(n.untold) >= untoldFor }
+func (n *news) tells() bool { return time.Since(n.untold) >= untoldFor }
 
 // deniedFor notes a refusal to serve, and returns for how long the server has refused.
 func (n *news) deniedFor() time.Duration {

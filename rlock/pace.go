@@ -101,7 +101,7 @@ func (a *asker) listenToUnlocks(foreign bool) {
 		q.unlocks = nil
 		return
 	}
-	q.unlocks = l.client.server.SubscribeToUnlocks(l.wire.UnlockChannel(), func() { l.withQueue((*queue).unlocked) }, func() { l.withQueue((*queue).changed) })
+	q.unlocks = l.client.server.SubscribeToUnlocks(l.wire.UnlockChannel(), func() { l.withQueue((*queue).unlocked) }, l.changed)
 	if q.unlocks.Live() { // an announcement before this moment was missed
 		a.mustAsk()
 	}
@@ -120,7 +120,7 @@ func (q *queue) hush() {
 func (a *asker) subscribe() {
 	if q := a.queue; q.signal == nil {
 		l := a.lock
-		q.signal = l.wire.Subscribe(kind.Events{Message: l.hear, Released: l.released, Changed: func() { l.withQueue((*queue).changed) }})
+		q.signal = l.wire.Subscribe(kind.Events{Message: l.hear, Released: l.released, Changed: l.changed})
 	}
 }
 

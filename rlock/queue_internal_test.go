@@ -567,7 +567,7 @@ func TestTokensOfAMessageThatNobodyLookedAt(t *testing.T) {
 				}
 				return lua.Reply{TTL: time.Hour, Place: lua.Place{Time: 1}}, nil
 			}
-			l.withQueue((*queue).askAll)
+			l.withQueue(func(q *queue) { q.askAll(false) })
 			synctest.Wait() // a request is under way
 			l.hear(owner + " 2 6000 7 1024")
 			if !owned {

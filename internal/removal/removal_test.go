@@ -112,7 +112,7 @@ var removals = []removal{
 		{"grant.go", "\tif !l.terms.shared {\n\t\tg.exclusives.Store(1) // the hold that is to come\n\t}\n", ""},
 		{"grant.go", "func (g *grant) Exclusive() bool { return g.exclusives.Load() > 0 }\n", ""},
 		{"grant.go", "\tif !h.lock.terms.shared && !g.Exclusive() {\n\t\treturn &lockError{g.lock.name, ErrUpgrade, nil}\n\t}\n", ""},
-		{"grant.go", "\tif g.put(h); !h.lock.terms.shared {\n\t\tg.exclusives.Add(1)\n\t}\n", "\tg.put(h)\n"},
+		{"grant.go", "\tif !h.lock.terms.shared {\n\t\tg.exclusives.Add(1)\n\t}\n", ""},
 		{"grant.go", "\tif !h.lock.terms.shared {\n\t\tg.exclusives.Add(-1)\n\t}\n", ""},
 		{"hold.go", "\tif h.parent == nil && h.covered() { // the server does not count readers joined in memory\n\t\treturn nil\n\t}\n", ""},
 		{"hold.go", "\tcase err != nil && !g.Exclusive(): // but the server must learn of a writer's downgrade\n\t\tg.tell(ctx, false)\n", ""},
