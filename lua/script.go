@@ -204,7 +204,7 @@ func (r reply) begins(ints int) bool {
 	return true
 }
 
-// at is an element of the reply; nil behind the end.
+// at is an element of the reply, or nil behind the end.
 func (r reply) at(i int) any {
 	if i >= len(r.list) {
 		return nil

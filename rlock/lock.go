@@ -257,7 +257,7 @@ func (l *Lock) refusal(r lua.Reply) *NotAcquiredError {
 	if r.Writer {
 		return &NotAcquiredError{Name: l.name, writer: true}
 	}
-	return &NotAcquiredError{Name: l.name, Holder: r.Holder, Local: r.Holder != "" && strings.HasPrefix(r.Holder, l.client.id), TTL: r.TTL}
+	return &NotAcquiredError{Name: l.name, Holder: r.Holder, Local: strings.HasPrefix(r.Holder, l.client.id), TTL: r.TTL}
 }
 
 // isClosed is the error of a call after Close.
