@@ -31,14 +31,9 @@ type Renewal struct {
 
 func (r Renewal) script() *script { return cmp.Or(r.other, &renewScript) }
 
-// command builds a call of the script, with its source if the server does not know it.
-func (r Renewal) command(ctx context.Context, unknown bool) *once {
-	keys, args := append([]string{r.Grant.Key}, r.keys...), append([]any{millis(r.Lease), r.Grant.Owner}, r.args...)
-	s := r.script()
-	if unknown {
-		return s.command(ctx, "eval", s.source, keys, args)
-	}
-	return s.command(ctx, "evalsha", s.sha, keys, args)
+func (r Renewal) command(ctx context.Context, f form) *once {
+	args := append([]any{millis(r.Lease), r.Grant.Owner}, r.args...)
+	return r.script().command(ctx, f, append([]string{r.Grant.Key}, r.keys...), args)
 }
 
 // answer turns the reply to cmd into an error.
@@ -64,7 +59,7 @@ func Renew(ctx context.Context, r Runner, due []Renewal) []error {
 	for i := range due {
 		all[i] = i
 	}
-	again := renew(ctx, r, due, all, false, errs)
+	again := renew(ctx, r, due, all, byHash, errs)
 	if len(again) > 0 {
 		due = slices.Clone(due)
 		for _, n := range again {
@@ -72,18 +67,18 @@ func Renew(ctx context.Context, r Runner, due []Renewal) []error {
 				due[n].keys = nil
 			}
 		}
-		renew(ctx, r, due, again, true, errs)
+		renew(ctx, r, due, again, bySource, errs)
 	}
 	return errs
 }
 
 // renew sends the chosen renewals, fills in the errors, and returns the renewals to send once more in
-// another form, as the server has not executed these. unknown says that the server may not know the scripts.
-func renew(ctx context.Context, r Runner, due []Renewal, chosen []int, unknown bool, errs []error) (again []int) {
+// another form, as the server has not executed these.
+func renew(ctx context.Context, r Runner, due []Renewal, chosen []int, f form, errs []error) (again []int) {
 	pipe := r.Pipeline()
 	cmds := make([]*once, len(chosen))
 	for i, n := range chosen {
-		cmds[i] = due[n].command(ctx, unknown)
+		cmds[i] = due[n].command(ctx, f)
 		_ = pipe.Process(ctx, cmds[i]) // only queues
 	}
 	_ = Exec(ctx, pipe) // each command has its own error

@@ -87,7 +87,8 @@ return outcomes(#KEYS / %d, part, replies)
 	return s
 }
 
-// once is a command that go-redis does not repeat. The room for the words saves an allocation. The first key is at argKey.
+// once is a command that go-redis does not repeat. Val is its own reply: read answer. The room for the words saves an allocation. The
+// first key is at argKey.
 type once struct {
 	redis.Cmd
 	script *script
@@ -109,6 +110,14 @@ func (c *once) Twin(ctx context.Context) redis.Cmder {
 // command itself.
 func (c *once) Take(twin redis.Cmder) { c.answer = &twin.(*once).Cmd }
 
+// form is the form of a script in a call.
+type form int
+
+const (
+	byHash   form = iota // first
+	bySource             // if the server does not know the script
+)
+
 const (
 	argKey        = 3          // index of the first key in a command
 	unknownScript = "NOSCRIPT" // begins the reply of a server without the script
@@ -117,10 +126,10 @@ const (
 
 // run sends the script and returns the reply. A server without the script has executed nothing, and gets the source.
 func (s *script) run(ctx context.Context, r Runner, keys []string, args ...any) (reply, error) {
-	cmd := s.command(ctx, "evalsha", s.sha, keys, args)
+	cmd := s.command(ctx, byHash, keys, args)
 	err := r.Process(ctx, cmd)
 	if err != nil && redis.HasErrorPrefix(err, unknownScript) {
-		cmd = s.command(ctx, "eval", s.source, keys, args)
+		cmd = s.command(ctx, bySource, keys, args)
 		err = r.Process(ctx, cmd)
 	}
 	if err != nil {
@@ -129,10 +138,15 @@ func (s *script) run(ctx context.Context, r Runner, keys []string, args ...any) 
 	return s.read(cmd)
 }
 
-// command builds a call of the script: evalsha with its hash, or eval with its source.
-func (s *script) command(ctx context.Context, verb, script any, keys []string, args []any) *once {
+// command builds a call of the script.
+func (s *script) command(ctx context.Context, f form, keys []string, args []any) *once {
 	cmd := &once{script: s}
-	words := append(slices.Grow(cmd.room[:0], argKey+len(keys)+len(args)), verb, script, len(keys))
+	words := slices.Grow(cmd.room[:0], argKey+len(keys)+len(args))
+	if f == byHash {
+		words = append(words, "evalsha", s.sha, len(keys))
+	} else {
+		words = append(words, "eval", s.source, len(keys))
+	}
 	for _, key := range keys {
 		words = append(words, key)
 	}
@@ -180,36 +194,26 @@ func (s *script) read(cmd *once) (reply, error) {
 	case r.done, status == refused && r.begins(s.ints):
 		return r, nil
 	case status == conflict:
-		return reply{}, r.conflict()
+		kind := r.text(2)
+		if field, ok := strings.CutPrefix(kind, foreignField); ok {
+			kind = foreignField + strconv.Quote(field)
+		}
+		return reply{}, &ConflictError{Key: r.text(1), Type: kind}
 	}
 	return reply{}, fmt.Errorf("lua: unexpected reply to the %s script: %v", s.name, cmd.answer.Val())
 }
 
-// conflict reads what the key holds instead of the lock.
-func (r reply) conflict() *ConflictError {
-	kind := r.text(2)
-	if field, ok := strings.CutPrefix(kind, foreignField); ok {
-		kind = foreignField + strconv.Quote(field)
-	}
-	return &ConflictError{Key: r.text(1), Type: kind}
-}
-
 // begins reports whether ints integers come directly behind the status.
 func (r reply) begins(ints int) bool {
-	for i := range ints {
-		if _, ok := r.at(i + 1).(int64); !ok {
+	for i := 1; i <= ints; i++ {
+		if i >= len(r.list) {
+			return false
+		}
+		if _, ok := r.list[i].(int64); !ok {
 			return false
 		}
 	}
 	return true
-}
-
-// at is an element of the reply, or nil behind the end.
-func (r reply) at(i int) any {
-	if i >= len(r.list) {
-		return nil
-	}
-	return r.list[i]
 }
 
 // granted reads the answer to an acquire. The token of a fenced lock is required.
@@ -230,13 +234,19 @@ func (r reply) granted(fenced bool) (Reply, error) {
 // int and text are zero where the reply is shorter or of another type. No grant is read
 // through such a default: a gap in a refusal costs a waiter a further request.
 func (r reply) int(i int) int64 {
-	n, _ := r.at(i).(int64)
+	if i >= len(r.list) {
+		return 0
+	}
+	n, _ := r.list[i].(int64)
 	return n
 }
 
 // token is an integer, or text for a token beyond the numbers of a script.
 func (r reply) token(i int) (int64, bool) {
-	switch v := r.at(i).(type) {
+	if i >= len(r.list) {
+		return 0, false
+	}
+	switch v := r.list[i].(type) {
 	case int64:
 		return v, true
 	case string:
@@ -247,7 +257,10 @@ func (r reply) token(i int) (int64, bool) {
 }
 
 func (r reply) text(i int) string {
-	s, _ := r.at(i).(string)
+	if i >= len(r.list) {
+		return ""
+	}
+	s, _ := r.list[i].(string)
 	return s
 }
 

@@ -91,13 +91,13 @@ func (a *asker) turn() {
 		a.end()
 		return
 	}
-	if a.first.lock.terms != a.lock.terms { // the owner asks with the terms of one that has left
+	if !a.serves(a.first) {
 		a.withdraw()
 	}
 	if a.message.Granted {
 		if g := a.accept(time.Now()); g != nil {
 			a.give(g)
-			a.turn() // for those behind
+			a.turn() // for those behind, if any: give ends an asker in whose line nobody is left
 			return
 		}
 	}
@@ -153,7 +153,7 @@ func (a *asker) wake(qs *queues) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if a.lock != nil && !a.asking {
-		a.course.by[byTimer]++
+		a.woken(byTimer)
 		a.turn()
 	}
 }
@@ -171,6 +171,19 @@ func (a *asker) goOn() {
 	a.turn()
 }
 
+// told is called with a message for the owner. queues.mu is held.
+func (a *asker) told(m lua.Message) {
+	if a.woken(byMessage); m.Granted {
+		a.message = m
+	} else {
+		a.again = true
+	}
+	a.turn()
+}
+
+// woken counts a wake-up. queues.mu is held.
+func (a *asker) woken(by wakeup) { a.course.by[by]++ }
+
 // end is called when nobody waits any more. queues.mu is held.
 func (a *asker) end() {
 	q, qs := a.queue, a.lock.queues
@@ -183,11 +196,10 @@ func (a *asker) end() {
 	led, again := a.private && q.leader() == a, a.again
 	q.askers = slices.DeleteFunc(q.askers, func(other *asker) bool { return other == a })
 	*a = asker{}
-	if len(q.askers) == 0 {
-		qs.tidy(q)
-	} else if led {
+	if led {
 		q.follow(again)
 	}
+	qs.tidy(q)
 }
 
 // follow has the next leader go on: the one that has ended may have been asking for all. again says that there was an event
@@ -214,13 +226,27 @@ func (q *queue) unlocked() {
 	for _, a := range q.tickets {
 		switch {
 		case a.place.First, a.asking:
-			a.course.by[byMessage]++
+			a.woken(byMessage)
 			a.mustAsk()
 		case a.leads() && a.askAt.After(later):
 			a.askAt = later
 			a.turn()
 		}
 	}
+}
+
+// serves reports whether the owner asks with the terms of the waiter, and not with those of one that has left.
+func (a *asker) serves(w *waiter) bool { return a.owner == nil || w.lock.terms == a.lock.terms }
+
+// left is told that a waiter is out of the line. queues.mu is held.
+func (a *asker) left() {
+	switch {
+	case a.first != nil && a.serves(a.first): // the asker goes on for that one
+	case a.first == nil && a.cancel != nil: // nobody wants the answer to the request under way
+		a.cancel()
+	case a.owner != nil, a.private, a.lock.client.closed.Load():
+		a.turn()
+	} // otherwise the next waiter finds an asker whose timer is set
 }
 
 // askByCall makes the first request of a call. After a refusal, the call is the first waiter of the line.
@@ -457,20 +483,21 @@ func (a *asker) withdraw() {
 
 // forget detaches the owner. queues.mu is held.
 func (a *asker) forget() {
-	delete(a.queue.tickets, a.owner.name)
+	if a.owner != nil {
+		delete(a.queue.tickets, a.owner.name)
+	}
 	a.owner, a.place, a.taken, a.message = nil, lua.Place{}, moment{}, lua.Message{}
 }
 
 // refused notes a refusal, and when to ask again if no event comes. An error ends the wait of the first.
 func (a *asker) refused(ctx context.Context, r request.Answer[lua.Reply], asked lua.Ticket) (err error) {
 	l, q, ttl := a.lock, a.queue, r.Value.TTL
-	refusal := l.refusal(r.Value)
+	refusal := l.refusedBy(r.Value)
 	l.reportWaiting(ctx, refusal)
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	a.listen(r.Value.Holder)
-	q.news.answered(r.Sent)
-	q.news.refusal = refusal
+	q.news.refused(r.Sent, refusal)
 	free := r.Value.Holder == "" && ttl == 0 && l.terms.tickets && asked != (lua.Ticket{})
 	if free || r.Value.Place.Mute { // the first ticket is not told, or will not be
 		q.cannotTell()
@@ -518,6 +545,6 @@ func (a *asker) stand(r request.Answer[lua.Reply]) {
 	hub.AllowSilence(channel, silence)
 	if before && a.place.New && !taken.Before(q.news.forgotten) { // the server had forgotten the queue, or the tickets of this client
 		q.news.forgotten = r.Sent
-		q.askAll(false)
+		q.askAll()
 	}
 }

@@ -34,6 +34,9 @@ const (
 	ownerDoubt             // such an attempt may still be executed
 )
 
+// ends notes that the owner is over, and returns what has come late before.
+func (o *candidate) ends() uint32 { return o.fate.Or(ownerOver) }
+
 // releases notes that a release is about to end what has come late by now.
 func (o *candidate) releases() { o.fate.And(^uint32(ownerLate)) }
 
@@ -60,13 +63,8 @@ func (o *candidate) ask(ctx context.Context, p request.Policy, opts kind.Options
 	if a.Value.Owner != "" { // a quorum is asked for a new owner in each round
 		o.name, a.Sent = a.Value.Owner, a.Value.Sent
 	}
-	if a.Value.Leftover {
-		o.ticket, o.likely = true, true
-	}
-	if o.doubt && opts.Ticket.Claim > 0 {
-		o.ticket = true
-	}
-	o.likely = o.likely || a.Lost
+	o.ticket = o.ticket || a.Value.Leftover || o.doubt && opts.Ticket.Claim > 0
+	o.likely = o.likely || a.Lost || a.Value.Leftover
 	return a
 }
 
@@ -106,13 +104,12 @@ func (o *candidate) askedTogether(u request.Unsettled, acquired bool) {
 
 // withdraw has the janitor take back what the owner may have on the server. Most often there is nothing.
 func (o *candidate) withdraw() {
-	came := o.fate.Or(ownerOver)
+	came := o.ends()
 	if o.doubt = o.doubt || came&ownerDoubt != 0; came&ownerLate != 0 {
 		o.acquired, o.ticket = true, true
 	}
 	if o.acquired || o.ticket || o.doubt {
-		left := o.lock.leftBy(o.name, o.likely || o.acquired)
-		left.ending.Used, left.ending.Reserved = o.token, o.token+o.spare // tokens that were taken for the owner and not used
+		left := o.lock.leftBy(o.name, o.likely || o.acquired).withTokens(o.token, o.spare)
 		if o.ticket {
 			left = left.withTicket()
 		}

@@ -115,8 +115,7 @@ func (g *grant) take(ctx context.Context, by *Lock, counts bool) (context.Contex
 	}
 	g.followers--
 	hold.counts = counts
-	hold.at, hold.under = len(g.holds), 1 // init has counted it among the exclusives
-	g.holds = append(g.holds, hold)
+	g.put(hold) // init has counted it among the exclusives
 	g.mu.Unlock()
 	if g.lock.terms.limits != (limits{}) {
 		g.limit(g.began)
@@ -170,7 +169,7 @@ func (g *grant) lose(err error) {
 	}
 	if first {
 		g.entry.Stop()
-		g.from.fate.Or(ownerOver)
+		g.from.ends()
 		g.sweepPassed()
 		switch {
 		case !idle:
@@ -205,6 +204,13 @@ func (g *grant) derive(ctx context.Context, h *Hold, l *Lock, parent *Hold) (con
 	ctx, h.cancel = context.WithCancelCause(ctx)
 	h.scope = heldContext{ctx, h}
 	return &h.scope, h
+}
+
+// put adds a hold. mu is held.
+func (g *grant) put(h *Hold) {
+	h.at = len(g.holds)
+	g.holds = append(g.holds, h)
+	h.first().under++
 }
 
 // Exclusive reports whether the grant excludes further owners.
@@ -242,10 +248,7 @@ func (g *grant) add(h *Hold) error {
 		}
 		h.parent.children++
 	}
-	h.at = len(g.holds)
-	g.holds = append(g.holds, h)
-	h.first().under++
-	if !h.lock.terms.shared {
+	if g.put(h); !h.lock.terms.shared {
 		g.exclusives.Add(1)
 	}
 	g.longest = max(g.longest, h.lock.terms.lease)

@@ -131,7 +131,7 @@ func (w *waiter) lockFor(ctx context.Context) (held context.Context, hold *Hold,
 	if w.ctx.Err() != nil {
 		return ctx, nil, tooLate(l.name, w.ctx)
 	}
-	w.under, _ = ctx.Value(holdKey{}).(*Hold)
+	w.under = innermost(ctx)
 	if in := w.under.of(l); in != nil {
 		if held, hold, err = w.nest(ctx, in); err != errReleased {
 			return held, hold, err
@@ -176,7 +176,7 @@ func (w *waiter) try() (*grant, error) {
 		return mine, nil
 	}
 	if holder != nil && holder.check() {
-		return nil, holder.keptOtherwise(l.refusal(lua.Reply{Holder: holder.owner, TTL: time.Until(holder.entry.Until())}))
+		return nil, holder.keptOtherwise(l.refusal(holder.owner, time.Until(holder.entry.Until())))
 	}
 	o := new(candidate).init(l)
 	withdrawn := true // also after a panic: see send
@@ -194,7 +194,7 @@ func (w *waiter) try() (*grant, error) {
 	case a.Err != nil:
 		return nil, a.Err
 	case !a.Value.Acquired:
-		return nil, l.refusal(a.Value)
+		return nil, l.refusedBy(a.Value)
 	}
 	g, err := l.enlist(o, a.Sent, a.Value.Token, a.Value.Spare)
 	withdrawn = err != nil
@@ -252,12 +252,17 @@ func (l *Lock) begin() error {
 	return nil
 }
 
-// refusal is the error of a refused attempt, with the owner as far as the server tells.
-func (l *Lock) refusal(r lua.Reply) *NotAcquiredError {
+// refusal is the error of a held lock, with the owner as far as the server tells.
+func (l *Lock) refusal(owner string, ttl time.Duration) *NotAcquiredError {
+	return &NotAcquiredError{Name: l.name, Holder: owner, Local: owner != "" && strings.HasPrefix(owner, l.client.id), TTL: ttl}
+}
+
+// refusedBy is the error of a refused attempt.
+func (l *Lock) refusedBy(r lua.Reply) *NotAcquiredError {
 	if r.Writer {
 		return &NotAcquiredError{Name: l.name, writer: true}
 	}
-	return &NotAcquiredError{Name: l.name, Holder: r.Holder, Local: strings.HasPrefix(r.Holder, l.client.id), TTL: r.TTL}
+	return l.refusal(r.Holder, r.TTL)
 }
 
 // isClosed is the error of a call after Close.

@@ -29,12 +29,15 @@ func (l *Lock) released() {
 	l.withQueue(func(q *queue) {
 		for _, a := range slices.Clone(q.askers) { // one may end meanwhile
 			if a.leads() {
-				a.course.by[byMessage]++
+				a.woken(byMessage)
 				a.mustAsk()
 			}
 		}
 	})
 }
+
+// changed is called when the subscription of the waiters was lost, or confirmed.
+func (l *Lock) changed() { l.withQueue((*queue).changed) }
 
 // withQueue runs f with the queue of the lock, or with an empty one if there is none, while
 // the mutex is held.
@@ -56,22 +59,28 @@ func (q *queue) heard(l *Lock, m lua.Message) {
 	switch {
 	case m.Owner == lua.Everybody:
 		for _, a := range q.tickets {
-			a.course.by[byMessage]++
+			a.woken(byMessage)
 			a.mustAsk()
 		}
 	case a != nil:
-		a.course.by[byMessage]++
-		if m.Granted {
-			a.message = m
-		} else {
-			a.again = true
-		}
-		a.turn()
+		a.told(m)
 	case m.Granted && !slices.ContainsFunc(q.grants, func(g *grant) bool { return g.owner == m.Owner }):
 		stranger := &candidate{lock: l, name: m.Owner}
 		stranger.toldOf(m)
 		stranger.withdraw()
 	}
+}
+
+// changed makes all refused waiters ask, because messages may have been missed, or can be received from
+// now on. The answer to a request under way may be older than the change, so its waiter asks once more.
+// queues.mu is held.
+func (q *queue) changed() {
+	for _, a := range slices.Clone(q.askers) { // one may end meanwhile
+		if a.asking {
+			a.mustAsk()
+		}
+	}
+	q.askAll()
 }
 
 // cannotTell notes that the server has refused to tell a waiter that the lock is free: the user may not
@@ -82,23 +91,16 @@ func (q *queue) cannotTell() {
 	known := !q.news.tells()
 	q.news.untold = time.Now()
 	if !known {
-		q.askAll(false)
+		q.askAll()
 	}
 }
 
-// changed is called when the subscription of the waiters was lost, or confirmed: messages may have been missed, or can be
-// received from now on. The answer to a request under way may be older than the change.
-func (l *Lock) changed() { l.withQueue(func(q *queue) { q.askAll(true) }) }
-
 // askAll makes each refused waiter ask. A waiter with a ticket that waits for a grant of its own client
-// asks after that grant. onceMore has those with a request under way ask once more after it. queues.mu is held.
-func (q *queue) askAll(onceMore bool) {
+// asks after that grant. queues.mu is held.
+func (q *queue) askAll() {
 	for _, a := range slices.Clone(q.askers) { // one may end meanwhile
-		switch {
-		case a.asking:
-			a.again = a.again || onceMore
-		case a.owner != nil:
-			a.course.by[byReconnect]++
+		if !a.asking && a.owner != nil {
+			a.woken(byReconnect)
 			a.mustAsk()
 		}
 	}

@@ -98,7 +98,7 @@ func (t *piece) ask(wait context.Context, p request.Policy) {
 	})
 	if t.err = t.answer.Err; t.err == nil && !t.answer.Value.Acquired {
 		t.busy = t.answer.Value.Busy
-		t.err = t.run[t.busy].refusal(lua.Reply{Holder: t.answer.Value.Holder, TTL: t.answer.Value.TTL})
+		t.err = t.run[t.busy].refusal(t.answer.Value.Holder, t.answer.Value.TTL)
 	}
 	for i := range t.owners {
 		t.owners[i].askedTogether(t.answer.Unsettled, t.acquired())

@@ -17,7 +17,7 @@ type news struct {
 	trouble error             // the newest error since then
 	failed  time.Time         // when trouble came
 	newest  time.Time         // when the newest answered request was sent
-	served  bool              // the server has answered a waiter since the first came, or granted the lock to this client
+	served  bool              // the server has answered a waiter, or granted the lock to this client, since the first waiter came
 	denied  time.Time         // when the server first refused to serve a waiter; zero if the newest request was answered
 	short   replicaShortage   // of grants
 	untold  time.Time         // when the server has last refused to tell a waiter that the lock is free; see queue.cannotTell
@@ -61,7 +61,7 @@ func (n *news) silent(now time.Time) bool {
 const untoldFor = time.Minute
 
 // tells reports whether the server may be expected to tell a waiter that its turn has come.
-func (n *news) tells() bool { return time.Since(n.untold) >= untoldFor }
+func (n *news) tells() bool { return n.untold.IsZero() || time.Since(n.untold) >= untoldFor }
 
 // deniedFor notes a refusal to serve, and returns for how long the server has refused.
 func (n *news) deniedFor() time.Duration {
@@ -69,6 +69,12 @@ func (n *news) deniedFor() time.Duration {
 		n.denied = time.Now()
 	}
 	return time.Since(n.denied)
+}
+
+// refused notes the answer to a request sent at sent that somebody else has the lock.
+func (n *news) refused(sent time.Time, refusal *NotAcquiredError) {
+	n.answered(sent)
+	n.refusal = refusal
 }
 
 // answered notes an answer of the server. sent is when its request was sent, perhaps before the newest

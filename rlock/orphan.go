@@ -41,6 +41,12 @@ func (l *Lock) leftBy(owner string, likely bool) orphan {
 	return orphan{lock: l, owner: owner, expires: time.Now().Add(l.terms.lease), likely: likely}
 }
 
+// withTokens adds tokens that were taken for the owner and not used: the newest, and those reserved behind it.
+func (r orphan) withTokens(newest, reserved int64) orphan {
+	r.ending.Used, r.ending.Reserved = newest, newest+reserved
+	return r
+}
+
 // withTicket adds the owner's ticket.
 func (r orphan) withTicket() orphan {
 	r.ticket, r.ending.Tickets = true, []string{r.owner}
@@ -91,21 +97,27 @@ func (r orphan) job() janitor.Leftover {
 
 // request makes one attempt to release, by the janitor's own pipelines, and again for each
 // stale connection.
-func (r orphan) request(ctx context.Context) (err error) {
-	l := r.lock
-	release := func(ctx context.Context, s lua.Runner) (lua.Released, error) {
-		return l.freed(l.wire.Release(ctx, s, r.owner, r.ending))
-	}
+func (r orphan) request(ctx context.Context) error {
 	var stale request.Stale
-	for again := true; again; again = stale.Again(l.client.server.RDB, err) {
-		if l.gathers.rest {
-			call := l.client.sweeps.Call(request.Options{Key: l.slot, Bound: l.bound})
-			_, err = release(ctx, call)
-			call.Put()
-		} else {
-			_, err = attempt(ctx, l, l.bound, nil, release, nil)
+	for {
+		if err := r.requestOnce(ctx); !stale.Again(r.lock.client.server.RDB, err) {
+			return err
 		}
 	}
+}
+
+func (r orphan) requestOnce(ctx context.Context) error {
+	l := r.lock
+	release := func(ctx context.Context, s lua.Runner) (lua.Released, error) {
+		return l.requestRelease(ctx, s, r.owner, r.ending)
+	}
+	if !l.gathers.rest {
+		_, err := attempt(ctx, l, l.bound, nil, release, nil)
+		return err
+	}
+	call := l.client.sweeps.Call(request.Options{Key: l.slot, Bound: l.bound})
+	defer call.Put()
+	_, err := release(ctx, call)
 	return err
 }
 

@@ -27,7 +27,7 @@ func (g *grant) release(ctx context.Context) error {
 	if a.Doubt { // the lost answer may have had a message to waiters of this client
 		g.lock.withQueue((*queue).askFirst)
 	}
-	if g.from.fate.Or(ownerOver)&ownerLate != 0 {
+	if g.from.ends()&ownerLate != 0 {
 		g.orphan().sweep()
 	}
 	if g.from.doubt {
@@ -87,7 +87,11 @@ func (g *grant) releaseRest(ctx context.Context) {
 }
 
 func (g *grant) requestRelease(ctx context.Context, s lua.Runner) (lua.Released, error) {
-	return g.lock.freed(g.lock.wire.Release(ctx, s, g.owner, g.alsoEnds()))
+	return g.lock.requestRelease(ctx, s, g.owner, g.alsoEnds())
+}
+
+func (l *Lock) requestRelease(ctx context.Context, s lua.Runner, owner string, e lua.Ending) (lua.Released, error) {
+	return l.freed(l.wire.Release(ctx, s, owner, e))
 }
 
 // freed passes on the message of a request for freeing the lock, or a part, to the waiters of this

@@ -124,7 +124,7 @@ func (g *grant) count() int {
 // ownHolder adds to a refusal that the context of the call owns the lock, by another client.
 func ownHolder(ctx context.Context, err error) error {
 	e, ok := err.(*NotAcquiredError)
-	if !ok || e.Local {
+	if !ok || e.Holder == "" || e.Local {
 		return err
 	}
 	for h := innermost(ctx); h != nil; h = h.outer {

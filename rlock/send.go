@@ -61,9 +61,22 @@ func send[T any](ctx context.Context, l *Lock, p request.Policy, ask func(contex
 	if p.Leaves { // as what acquires may do
 		gathers = l.gathers.acquire
 	}
+	returned := false
+	defer func() {
+		if !returned && late != nil {
+			var none T
+			late(none, request.ErrNoAnswer)
+		}
+	}()
 	a := request.Do(ctx, p, func(ctx context.Context, o request.Options, late func(T, error)) (value T, copied bool, err error) {
 		if gathers {
 			o.Key = l.slot
+			if late != nil {
+				o.Late = func(err error) {
+					var none T
+					late(none, err)
+				}
+			}
 			call := l.client.scripts.Call(o)
 			defer call.Put()
 			value, err = ask(ctx, call)
@@ -78,6 +91,7 @@ func send[T any](ctx context.Context, l *Lock, p request.Policy, ask func(contex
 		}
 		return value, copied, err
 	}, late)
+	returned = true
 	if a.End == request.Done && a.Err == nil {
 		return a
 	}
@@ -171,14 +185,9 @@ func (l *Lock) advise(err error) error {
 		return refusedError{fmt.Errorf("%w (this address cannot be: give host:port, and a URL by redis.ParseURL)", err)}
 	case request.NotRedis(err):
 		return refusedError{fmt.Errorf("%w (what answers is not Redis: check host and port)", err)}
-	case errors.As(err, &reply):
-		return l.adviseOn(reply, err)
+	case !errors.As(err, &reply):
+		return err
 	}
-	return err
-}
-
-// adviseOn is advise for the error reply of a server, which is in err.
-func (l *Lock) adviseOn(reply redis.Error, err error) error {
 	_, cluster := l.client.server.RDB.(*redis.ClusterClient)
 	var advice string
 	switch {

@@ -216,7 +216,9 @@ func (c *counters) called(kind kindNumber, o outcomeNumber, waited time.Duration
 // woken counts the wake-ups of a call.
 func (c *counters) woken(by [wakeups]int64) {
 	for i, n := range by {
-		c.wakeups[i].Add(n)
+		if n > 0 {
+			c.wakeups[i].Add(n)
+		}
 	}
 }
 

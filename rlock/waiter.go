@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/internal/request"
-	"github.com/go-rlock/rlock/lua"
 )
 
 // waiter is a call for a lock. If it has to wait it has a place in the line of an asker, and
@@ -59,7 +58,8 @@ type panicked struct {
 	value any
 }
 
-// asker returns the asker in whose line a call waits, and whether it is a new one. Each call for a fair lock has an asker
+// asker returns the asker in whose line a call waits, and whether it is a new one. The call asks by itself for a new
+// one, unless the client has the lock. Each call for a fair lock has an asker
 // of its own, as each ticket has a separate place, and so does a reader who cannot share the grant of the others.
 // queues.mu is held.
 func (q *queue) asker(w *waiter) (a *asker, begins bool) {
@@ -76,7 +76,7 @@ func (q *queue) asker(w *waiter) (a *asker, begins bool) {
 	if a = &q.room; a.lock != nil {
 		a = new(asker)
 	}
-	*a = asker{queue: q, lock: l, since: w.since, askAt: w.since.Add(keepAlive), private: private}
+	*a = asker{queue: q, lock: l, since: w.since, askAt: w.since.Add(keepAlive), private: private, asking: l.ownPlace || len(q.grants) == 0}
 	q.askers = append(q.askers, a)
 	return a, true
 }
@@ -96,14 +96,12 @@ func (qs *queues) enter(w *waiter) (*grant, *asker, error) {
 	}
 	a, begins := q.asker(w)
 	q.waiting++
-	switch {
-	case !begins:
-		a.push(w, false)
-	case l.ownPlace || len(q.grants) == 0:
-		a.asking = true
+	q.news.served = q.news.served || len(q.grants) > 0
+	if begins && a.asking {
 		return nil, a, nil
-	default:
-		a.push(w, false)
+	}
+	a.push(w, false)
+	if begins {
 		a.turn()
 	}
 	return nil, nil, nil
@@ -152,16 +150,7 @@ func (w *waiter) serve(g *grant, err error) {
 	w.out(a)
 	w.grant, w.err = g, err
 	close(w.served)
-	switch {
-	case a.first != nil:
-		if a.owner != nil && a.first.lock.terms != a.lock.terms { // otherwise the asker goes on for that one
-			a.turn()
-		}
-	case a.cancel != nil: // nobody wants the answer to the request under way
-		a.cancel()
-	case a.owner != nil, a.private, a.lock.client.closed.Load():
-		a.turn()
-	} // otherwise the next waiter finds an asker whose timer is set
+	a.left()
 }
 
 // out notes that a call waits no more for what a has asked for. queues.mu is held.
@@ -231,7 +220,7 @@ func (l *Lock) why(q *queue, began time.Time, end, unknown error) error {
 	}
 	switch {
 	case mine != nil:
-		return l.refusal(lua.Reply{Holder: mine.owner, TTL: time.Until(mine.entry.Until())}).because(end)
+		return l.refusal(mine.owner, time.Until(mine.entry.Until())).because(end)
 	case short != nil: // the present owner may be about to give the lock up for the same reason
 		return short
 	case n.refusal != nil: // newer than any failure

@@ -101,9 +101,9 @@ func (j *Janitor) put(l Leftover, at, until time.Time, late bool) {
 		p := j.parts[l.Server]
 		if p == nil {
 			j.Begin()
-			p = &part{server: l.Server}
-			p.alarm = time.AfterFunc(time.Hour, func() { j.work(p) }) // schedule sets it
-			j.parts[l.Server] = p
+			begins := &part{server: l.Server}
+			begins.alarm = time.AfterFunc(time.Hour, func() { j.work(begins) }) // any time: schedule sets it
+			p, j.parts[l.Server] = begins, begins
 		}
 		one = &job{Leftover: l, part: p}
 		j.jobs[l.Owner] = one
@@ -111,9 +111,8 @@ func (j *Janitor) put(l Leftover, at, until time.Time, late bool) {
 	case one.busy:
 		one.redo = one.redo || !late
 	case at.Before(one.at):
-		p := one.part
-		i := slices.Index(p.due, one)
-		p.due = slices.Delete(p.due, i, i+1)
+		i := slices.Index(one.part.due, one)
+		one.part.due = slices.Delete(one.part.due, i, i+1)
 		one.schedule(at)
 	}
 	if late {

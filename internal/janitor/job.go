@@ -35,7 +35,8 @@ type part struct {
 	retry   time.Time   // while there is trouble: not before
 }
 
-// schedule puts a job into the list of its server, behind the jobs of the same time. mu is held.
+// schedule puts a job into the list of its server, behind the jobs of the same time, and has work look at the list. mu is
+// held.
 func (one *job) schedule(at time.Time) {
 	p := one.part
 	one.at = at
@@ -52,9 +53,10 @@ func (one *job) hurry(soon bool) {
 	if one.soon {
 		p.soon--
 	}
-	if one.soon = soon; soon {
+	if soon {
 		p.soon++
 	}
+	one.soon = soon
 	least := maxReleases
 	if p.held {
 		least = maxReleases/2 + 1
@@ -65,13 +67,17 @@ func (one *job) hurry(soon bool) {
 	}
 }
 
-// drop forgets a job, which is neither under way nor in the list of its server any more. mu is held.
+// drop forgets a job, which is neither under way nor in the list of its server any more. Another job may start instead.
+// mu is held.
 func (j *Janitor) drop(one *job) {
 	one.hurry(false)
 	delete(j.jobs, one.Owner)
-	if p := one.part; len(p.due) == 0 && p.busy == 0 {
-		p.alarm.Stop()
-		delete(j.parts, p.server)
-		j.End()
+	p := one.part
+	if len(p.due) > 0 || p.busy > 0 {
+		p.alarm.Reset(0)
+		return
 	}
+	p.alarm.Stop()
+	delete(j.parts, p.server)
+	j.End()
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/go-rlock/rlock/internal/request"
 )
 
-// work starts the due jobs of a server, and sets the alarm for the next. While it may start no more, the end of a job
-// under way sets the alarm.
+// work starts the due jobs of a server, and sets the alarm for the next. While it may start no more, the end of a job of
+// this server sets the alarm, and so does the end of any job that makes room among all servers.
 func (j *Janitor) work(p *part) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -68,8 +68,11 @@ func (j *Janitor) tried(one *job, err error) {
 	now, p, redo := time.Now(), one.part, one.redo
 	one.busy, one.tried, one.redo = false, true, false
 	p.busy--
-	j.busy--
-	p.alarm.Reset(0) // another job may start
+	if j.busy--; j.busy == maxReleases-1 {
+		for _, other := range j.parts {
+			other.alarm.Reset(0)
+		}
+	}
 	silent := o != request.Answered && !final
 	if !silent {
 		p.trouble = 0

@@ -91,7 +91,7 @@ func (p *Plain) Retain(ctx context.Context, r lua.Runner, owner string) (kept bo
 
 func (p *Plain) Release(ctx context.Context, r lua.Runner, owner string, e lua.Ending) (lua.Released, error) {
 	released, err := lua.Release(ctx, r, p.Of(owner), e)
-	if moving(err) { // a lock without a queue has a single key, which always is found
+	if p.grant.Queue != "" && moving(err) {
 		return p.releaseApart(ctx, r, owner, e)
 	}
 	return released, err

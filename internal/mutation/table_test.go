@@ -64,7 +64,7 @@ var ofRequests = []mutation{
 	// The trusted window.
 	{
 		"the window is counted from the reply", "rlock", "send",
-		"if a.End == request.Done && a.Err == nil {", "a.Sent = time.Now()\n\tif a.End == request.Done && a.Err == nil {",
+		"returned = true", "returned = true; a.Sent = time.Now()",
 		"rlock", "TestFakeTimeWindowCountsFromTheAnsweredAttempt", quick,
 	},
 	{

@@ -9,8 +9,8 @@ var ofWaiting = []mutation{
 		"rlock", "TestWaitersWhomNobodyMayTell", 2 * quick,
 	},
 	{
-		"the ticket is lost on inheritance", "rlock", "asker.turn",
-		"if a.first.lock.terms != a.lock.terms {", "if true {",
+		"the ticket is lost on inheritance", "rlock", "asker.serves",
+		"w.lock.terms == a.lock.terms", "false",
 		"rlock", "TestPlaceIsInherited", quick,
 	},
 	{
@@ -25,7 +25,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"a wake-up is ignored", "rlock", "queue.heard",
-		"a.course.by[byMessage]++\n\t\tif m.Granted {\n\t\t\ta.message = m\n\t\t} else {\n\t\t\ta.again = true\n\t\t}\n\t\ta.turn()", "",
+		"a.told(m)", "",
 		"rlock", "TestHeard", quick,
 	},
 	{
@@ -40,17 +40,17 @@ var ofWaiting = []mutation{
 	},
 	{
 		"nobody asks when messages may have been missed", "rlock", "queue.askAll",
-		"case a.owner != nil:", "case false:",
+		"if !a.asking && a.owner != nil {", "if false {",
 		"rlock", "TestFakeTimeQueueIsLost", quick,
 	},
 	{
 		"who waits for its own client forgets that messages may have been missed", "rlock", "queue.askAll",
-		"case a.owner != nil:", "case a.owner != nil && q.holder() == nil:",
+		"&& a.owner != nil", "&& a.owner != nil && q.holder() == nil",
 		"rlock", "TestFakeTimeResubscribedWhileReleasing", quick,
 	},
 	{
-		"an answer from before a loss of messages is trusted", "rlock", "queue.askAll",
-		"a.again || onceMore", "a.again",
+		"an answer from before a loss of messages is trusted", "rlock", "queue.changed",
+		"a.mustAsk()", "_ = a",
 		"rlock", "TestFakeTimeResubscribedWhileAsking", quick,
 	},
 	{

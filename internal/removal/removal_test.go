@@ -36,7 +36,7 @@ var deadlocks = []edit{
 	{"quorum.go", "\tcase l.endsDeadlock:\n\t\tl.refuse(errors.New(\"WithDeadlockError: deadlocks of quorum locks are not found\"))\n", ""},
 	{"waiter.go", "\tunder    *Hold           // the innermost hold around the call; nil if its context owns no lock\n", ""},
 	{"waiter.go", "\tif w.under != nil {\n\t\ta.queue.suspect(w)\n\t}\n", ""},
-	{"lock.go", "\tw.under, _ = ctx.Value(holdKey{}).(*Hold)\n\tif in := w.under.of(l); in != nil {\n", "\tif in := holdIn(ctx, l); in != nil {\n"},
+	{"lock.go", "\tw.under = innermost(ctx)\n\tif in := w.under.of(l); in != nil {\n", "\tif in := holdIn(ctx, l); in != nil {\n"},
 }
 
 var removals = []removal{
@@ -51,8 +51,8 @@ var removals = []removal{
 		{"hold.go", "\tcase g.lock.terms.retention > 0:\n\t\tfailed = g.keepOrRelease(ctx)\n", ""},
 		{"lock.go", "\tl.retain()\n", ""},
 		{
-			"lock.go", "holder.keptOtherwise(l.refusal(lua.Reply{Holder: holder.owner, TTL: time.Until(holder.entry.Until())}))\n",
-			"l.refusal(lua.Reply{Holder: holder.owner, TTL: time.Until(holder.entry.Until())})\n",
+			"lock.go", "holder.keptOtherwise(l.refusal(holder.owner, time.Until(holder.entry.Until())))\n",
+			"l.refusal(holder.owner, time.Until(holder.entry.Until()))\n",
 		},
 		{"options.go", "\tretention time.Duration // 0: the last Unlock releases the lock\n", ""},
 		{"queue.go", "\tkept *kept // nil unless a grant of this client may be kept\n", ""},
@@ -112,7 +112,7 @@ var removals = []removal{
 		{"grant.go", "\tif !l.terms.shared {\n\t\tg.exclusives.Store(1) // the hold that is to come\n\t}\n", ""},
 		{"grant.go", "func (g *grant) Exclusive() bool { return g.exclusives.Load() > 0 }\n", ""},
 		{"grant.go", "\tif !h.lock.terms.shared && !g.Exclusive() {\n\t\treturn &lockError{g.lock.name, ErrUpgrade, nil}\n\t}\n", ""},
-		{"grant.go", "\tif !h.lock.terms.shared {\n\t\tg.exclusives.Add(1)\n\t}\n", ""},
+		{"grant.go", "\tif g.put(h); !h.lock.terms.shared {\n\t\tg.exclusives.Add(1)\n\t}\n", "\tg.put(h)\n"},
 		{"grant.go", "\tif !h.lock.terms.shared {\n\t\tg.exclusives.Add(-1)\n\t}\n", ""},
 		{"hold.go", "\tif h.parent == nil && h.covered() { // the server does not count readers joined in memory\n\t\treturn nil\n\t}\n", ""},
 		{"hold.go", "\tcase err != nil && !g.Exclusive(): // but the server must learn of a writer's downgrade\n\t\tg.tell(ctx, false)\n", ""},

@@ -73,29 +73,8 @@ func (u *Unsettled) Add(o Unsettled) {
 type Attempt[T any] func(ctx context.Context, o Options, late func(T, error)) (value T, copied bool, err error)
 
 // Do repeats a request until an answer, until the request cannot succeed, or until ctx or the policy
-// ends. A hook of the application that panics, or ends the goroutine, makes the caller leave: late, if set, gets
-// ErrNoAnswer then.
+// ends.
 func Do[T any](ctx context.Context, p Policy, attempt Attempt[T], late func(T, error)) (a Answer[T]) {
-	if late == nil {
-		return repeat(ctx, p, Options{}, attempt, nil)
-	}
-	tell := func(err error) {
-		var none T
-		late(none, err)
-	}
-	returned := false
-	defer func() {
-		if !returned {
-			tell(ErrNoAnswer)
-		}
-	}()
-	a = repeat(ctx, p, Options{Late: tell}, attempt, late)
-	returned = true
-	return a
-}
-
-// repeat makes the attempts, with these options besides those of the policy.
-func repeat[T any](ctx context.Context, p Policy, opts Options, attempt Attempt[T], late func(T, error)) (a Answer[T]) {
 	a.Err = p.Trouble
 	var stale Stale
 	pauses := 0
@@ -113,7 +92,7 @@ func repeat[T any](ctx context.Context, p Policy, opts Options, attempt Attempt[
 			a.End = Left
 			return a
 		}
-		opts.Bound, opts.Stop, opts.Repeat, opts.Leaves = min(p.Attempt, remains), p.Stop, n > 0, p.Leaves
+		opts := Options{Bound: min(p.Attempt, remains), Stop: p.Stop, Repeat: n > 0, Leaves: p.Leaves}
 		if p.Report == nil { // otherwise an answer to another caller may defer the end
 			opts.End = p.Since.Add(p.Total)
 		}
