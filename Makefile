@@ -71,13 +71,17 @@ test: redis
 # A test on a real server may fail because the machine had no time for it. So what has failed runs once more, alone, when all
 # others are done. If it is green then, make names it: such a test has to be mended (make flaky). There is no second run
 # after a data race, nor after more than ten failures.
-AGAIN := $(SUM) --rerun-fails=1 --rerun-fails-max-failures=10 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race \
-	--rerun-fails-report=
+# $(call again,packages,flags of go test)
+define again
+	@again=$$(mktemp); trap 'rm -f $$again' EXIT; \
+	$(SUM) --rerun-fails=1 --rerun-fails-max-failures=10 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race \
+		--rerun-fails-report=$$again --packages='$(1)' -- -vet=off $(2) || exit; \
+	[ ! -s $$again ] || { echo "Failed at first, and green alone. Each is to be mended:"; cat $$again; }
+endef
 
 test-all: redis prometheus lint tidy
-	@again=$$(mktemp); trap 'rm -f $$again' EXIT; $(AGAIN)$$again --packages='$(PKGS)' -- -vet=off -race -timeout 20m || exit; \
-		[ ! -s $$again ] || { echo "Failed at first, and green alone. Each is to be mended:"; cat $$again; }
-	@$(TEST) -vet=off -run '^(TestAllocations.*|TestStackOfAWaiter|TestDeadConnectionsCostNoHold)$$' ./rlock # the race detector takes memory, and time
+	$(call again,$(PKGS),-race -timeout 20m)
+	$(call again,./rlock,-run '^(TestAllocations.*|TestStackOfAWaiter|TestDeadConnectionsCostNoHold)$$') # the race detector takes memory, and time
 	@cd bench/compare && $(TEST) ./...
 	@for module in $(INTEGRATIONS); do (cd $$module && $(TEST) -race ./...) || exit; done
 	@cd cmd/rlockvet && $(TEST) ./...

@@ -54,7 +54,8 @@ func TestFakeTimeNextInheritsTheTicket(t *testing.T) {
 	})
 }
 
-// The first waiter leaves while its request is under way. The next one asks at once.
+// The first waiter leaves while its request is under way. The next one asks at once: its request reaches the server as soon as
+// one of some connections is set up. Which of them is the first to be ready decides when the lock is granted.
 func TestFakeTimeFirstLeavesWhileItAsks(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)
@@ -72,7 +73,10 @@ func TestFakeTimeFirstLeavesWhileItAsks(t *testing.T) {
 		<-first.done
 		require.ErrorIs(t, first.err, context.Canceled)
 		held, hold := second.acquired(t)
-		require.LessOrEqual(t, f.now(), 6*late, "connections, a refusal by what the first was granted, a subscription, and a message")
+		asked := f.asked()
+		require.Greater(t, len(asked), 1)
+		require.Less(t, asked[1], 4*late)
+		require.Less(t, f.now(), 20*late)
 		require.NoError(t, hold.Unlock(held))
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -368,21 +369,25 @@ func denials() map[string]denial {
 	}
 }
 
-// failures returns a function that says how many scripts about a key have failed.
-func failures(rdb *redis.Client) func(key string) int {
+// outcomes returns functions that say how many scripts about a key have failed, and how many have not.
+func outcomes(rdb *redis.Client) (failed, answered func(key string) int) {
 	var mu sync.Mutex
-	n := make(map[string]int)
+	n, well := make(map[string]int), make(map[string]int)
 	note := func(err error, cmds ...redis.Cmder) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, cmd := range cmds {
 			// Without a connection the commands have no errors yet.
-			if err = cmp.Or(cmd.Err(), err); err == nil || redis.HasErrorPrefix(err, "NOSCRIPT") {
+			err := cmp.Or(cmd.Err(), err)
+			count := n
+			if err == nil {
+				count = well
+			} else if redis.HasErrorPrefix(err, "NOSCRIPT") {
 				continue
 			}
 			for _, arg := range cmd.Args() {
 				if key, ok := arg.(string); ok {
-					n[key]++
+					count[key]++
 				}
 			}
 		}
@@ -399,11 +404,14 @@ func failures(rdb *redis.Client) func(key string) int {
 			return err
 		},
 	})
-	return func(key string) int {
-		mu.Lock()
-		defer mu.Unlock()
-		return n[key]
+	of := func(count map[string]int) func(key string) int {
+		return func(key string) int {
+			mu.Lock()
+			defer mu.Unlock()
+			return count[key]
+		}
 	}
+	return of(n), of(well)
 }
 
 // waitingCalls says how many calls of clients wait.
@@ -431,7 +439,7 @@ func TestWaitingCallsOutliveAShortRefusal(t *testing.T) {
 				}
 			}
 			rdb := aclClient(t, srv, "~*", "&*", "+@all")
-			failed := failures(rdb)
+			failed, answered := outcomes(rdb)
 			c, other := clientOn(t, rdb, nil), newClient(t, srv, nil)
 			for kind, lock := range map[string]func(c *rlock.Client) *rlock.Lock{
 				"plain":   func(c *rlock.Client) *rlock.Lock { return c.NewLock("plain") },
@@ -449,6 +457,7 @@ func TestWaitingCallsOutliveAShortRefusal(t *testing.T) {
 				}
 				held, hold, err := by.Lock(t.Context())
 				require.NoError(t, err)
+				before := answered(by.Name())
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 				var all sync.WaitGroup
 				for range 20 {
@@ -458,10 +467,14 @@ func TestWaitingCallsOutliveAShortRefusal(t *testing.T) {
 					})
 				}
 				redistest.Eventually(t, "all wait", func() bool { return waitingCalls(c) == 20 })
-				time.Sleep(100 * time.Millisecond) // for the first answers
-				before := failed(by.Name())
+				if kind == "fair" { // each call has a request of its own
+					awaitQueue(t, admin, by.Name(), 20)
+				}
+				redistest.Eventually(t, "a waiter is answered", func() bool { return answered(by.Name()) > before })
+				time.Sleep(100 * time.Millisecond) // for the client, which has the answers
+				unserved := failed(by.Name())
 				do(d.begin)
-				redistest.Eventually(t, "a waiter is refused", func() bool { return failed(by.Name()) > before })
+				redistest.Eventually(t, "a waiter is refused", func() bool { return failed(by.Name()) > unserved })
 				_, _, err = c.NewLock("free").TryLock(ctx)
 				assert.ErrorIs(t, err, rlock.ErrUnavailable)
 				time.Sleep(200 * time.Millisecond)
@@ -479,10 +492,10 @@ func TestWaitingCallsOutliveAShortRefusalOfAMajority(t *testing.T) {
 	t.Parallel()
 	all := newServers(t, 3)
 	var clients []*rlock.Client
-	failed := make([]func(string) int, len(all))
+	failed, answered := make([]func(string) int, len(all)), make([]func(string) int, len(all))
 	for i, srv := range all {
 		rdb := aclClient(t, srv, "~*", "&*", "+@all")
-		failed[i] = failures(rdb)
+		failed[i], answered[i] = outcomes(rdb)
 		clients = append(clients, clientOn(t, rdb, &rlock.Options{LeaseTime: quorumLease}))
 	}
 	held, hold := lock(t, t.Context(), all.lock(t))
@@ -493,7 +506,10 @@ func TestWaitingCallsOutliveAShortRefusalOfAMajority(t *testing.T) {
 		})
 	}
 	redistest.Eventually(t, "all wait", func() bool { return waitingCalls(clients...) == 20 })
-	time.Sleep(100 * time.Millisecond)
+	redistest.Eventually(t, "a waiter is answered by each", func() bool {
+		return !slices.ContainsFunc(answered, func(n func(string) int) bool { return n("a") == 0 })
+	})
+	time.Sleep(100 * time.Millisecond) // for the clients, which have the answers
 	for _, srv := range all[:2] {
 		require.NoError(t, srv.Client(t).Do(t.Context(), "acl", "deluser", "u").Err())
 	}
@@ -519,7 +535,7 @@ func TestMultiLockOutlivesAShortRefusal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv := newServer(t)
 			rdb := aclClient(t, srv, "~*a*", "&*", "+@all") // ~*a* is the first member, with its queue and channels
-			failed := failures(rdb)
+			failed, _ := outcomes(rdb)
 			c := clientOn(t, rdb, nil)
 			done := async(func() error {
 				m := rlock.NewMultiLock(append(rest(c), c.NewFairLock("a"))...)

@@ -21,8 +21,8 @@ import (
 )
 
 // Each program takes the lock, prints its token, looks whether it still has it, and releases it. Then it
-// takes it again, prints "holds", and works until the lock is lost. In the end it works under the lock "c" until
-// rlock is killed.
+// takes it again, prints "holds", and works until the lock is lost. In the end it prints "works", and works under the lock "c"
+// until rlock is killed.
 var programs = map[string]struct{ interpreter, text string }{
 	"hold.py": {"python3", `
 import sys, time
@@ -47,6 +47,7 @@ except Lost as e:
     print("lost", flush=True)
 try:
     with hold("c") as lock:
+        print("works", flush=True)
         while True:
             lock.check()
             time.sleep(0.01)
@@ -66,7 +67,10 @@ await hold(['a', 'b'], ({ signal }) => {
 	return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
 }, ['--ttl', '1s']).catch(() => console.log('lost'))
 const alive = setInterval(() => {}, 1000) // or node would end while it waits for the loss
-await hold(['c'], ({ signal }) => new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason))))
+await hold(['c'], ({ signal }) => {
+	console.log('works')
+	return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
+})
 	.catch(() => console.log('killed'))
 clearInterval(alive)
 `},
@@ -84,6 +88,7 @@ while held; do sleep 0.01; done
 release
 [ $? = 79 ] && echo lost
 hold c || exit
+echo works
 while held; do sleep 0.01; done
 release
 [ $? = 137 ] && echo killed
@@ -115,14 +120,21 @@ func TestPrograms(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), interpreter, script, here)
 			pidFile := script + ".pid"
 			cmd.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "RLOCK_URL="+srv.URL(), "PID_FILE="+pidFile)
-			var said strings.Builder
-			cmd.Stdout, cmd.Stderr = &said, &said
+			said, err := os.Create(filepath.Join(t.TempDir(), "said"))
+			require.NoError(t, err)
+			defer func() { require.NoError(t, said.Close()) }()
+			lines := func() string {
+				text, err := os.ReadFile(said.Name())
+				require.NoError(t, err)
+				return string(text)
+			}
+			cmd.Stdout, cmd.Stderr = said, said
 			require.NoError(t, cmd.Start())
 			ended := make(chan error, 1)
 			go func() { ended <- cmd.Wait() }()
 			redistest.Eventually(t, "both locks are held", func() bool { return held(rdb) })
 			require.NoError(t, rdb.Del(t.Context(), "b").Err()) // the next renewal notices
-			redistest.Eventually(t, "the last lock is held", func() bool { return rdb.Exists(t.Context(), "c").Val() == 1 })
+			redistest.Eventually(t, "the program works under the last lock", func() bool { return strings.Contains(lines(), "\nworks\n") })
 			text, err := os.ReadFile(pidFile)
 			require.NoError(t, err)
 			pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
@@ -130,19 +142,18 @@ func TestPrograms(t *testing.T) {
 			require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 			select {
 			case err := <-ended:
-				require.NoError(t, err, "%s", &said)
+				require.NoError(t, err, "%s", lines())
 			case <-time.After(time.Minute):
 				_ = cmd.Process.Kill()
 				<-ended
-				require.Fail(t, "the program goes on", "%s", &said)
+				require.Fail(t, "the program goes on", "%s", lines())
 			}
-			lines := said.String()
-			require.Regexp(t, `token [1-9][0-9]+\n`, lines)
-			require.Contains(t, lines, "refused 75\n")
-			require.Contains(t, lines, "holds\n")
-			require.True(t, strings.Contains(lines, "\nlost\n"), lines)
-			require.Contains(t, lines, "\nkilled\n")
-			require.NotContains(t, lines, "two have it")
+			require.Regexp(t, `token [1-9][0-9]+\n`, lines())
+			require.Contains(t, lines(), "refused 75\n")
+			require.Contains(t, lines(), "holds\n")
+			require.True(t, strings.Contains(lines(), "\nlost\n"), lines())
+			require.Contains(t, lines(), "\nkilled\n")
+			require.NotContains(t, lines(), "two have it")
 			redistest.Eventually(t, "nothing is held", func() bool { return rdb.Exists(context.Background(), "a", "b").Val() == 0 })
 		})
 	}
