@@ -379,3 +379,33 @@ func TestFakeTimeHookEndsAnAttempt(t *testing.T) {
 		h.open.Wait()
 	})
 }
+
+// A server has more than maxProbes releases under way only while all servers together have fewer than maxReleases. So the
+// end of a release on one server lets the jobs of the others start.
+func TestFakeTimeRoomAmongAllServers(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		h := newHost()
+		release := func(p *place, owner string, takes time.Duration) {
+			h.Sweep(Leftover{Owner: owner, Server: p, Lease: lease, Release: func(context.Context) error {
+				p.mu.Lock()
+				p.inside++
+				p.mu.Unlock()
+				time.Sleep(takes)
+				return nil
+			}}, time.Now().Add(lease))
+			synctest.Wait()
+		}
+		for n := range maxReleases - maxProbes {
+			release(h.place, "a:"+strconv.Itoa(n), time.Second)
+		}
+		slow := newPlace()
+		for n := range maxReleases - 1 {
+			release(slow, "b:"+strconv.Itoa(n), time.Minute)
+		}
+		require.Equal(t, maxProbes, slow.inside)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Equal(t, maxReleases-1, slow.inside)
+		h.open.Wait()
+	})
+}
