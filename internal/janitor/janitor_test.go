@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -385,27 +386,26 @@ func TestFakeTimeHookEndsAnAttempt(t *testing.T) {
 func TestFakeTimeRoomAmongAllServers(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		h := newHost()
-		release := func(p *place, owner string, takes time.Duration) {
+		release := func(p *place, owner string, begun *atomic.Int64, takes time.Duration) {
 			h.Sweep(Leftover{Owner: owner, Server: p, Lease: lease, Release: func(context.Context) error {
-				p.mu.Lock()
-				p.inside++
-				p.mu.Unlock()
+				begun.Add(1)
 				time.Sleep(takes)
 				return nil
 			}}, time.Now().Add(lease))
 			synctest.Wait()
 		}
+		var fast, slow atomic.Int64
 		for n := range maxReleases - maxProbes {
-			release(h.place, "a:"+strconv.Itoa(n), time.Second)
+			release(h.place, "a:"+strconv.Itoa(n), &fast, time.Second)
 		}
-		slow := newPlace()
+		other := newPlace()
 		for n := range maxReleases - 1 {
-			release(slow, "b:"+strconv.Itoa(n), time.Minute)
+			release(other, "b:"+strconv.Itoa(n), &slow, time.Minute)
 		}
-		require.Equal(t, maxProbes, slow.inside)
+		require.EqualValues(t, maxProbes, slow.Load())
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		require.Equal(t, maxReleases-1, slow.inside)
+		require.EqualValues(t, maxReleases-1, slow.Load())
 		h.open.Wait()
 	})
 }
