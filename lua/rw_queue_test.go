@@ -299,6 +299,10 @@ func TestReadWriteReleaseBesideReadersOfMixedLeases(t *testing.T) {
 	release := func(n int) {
 		t.Helper()
 		_, err := lua.ReleaseRW(ctx, rdb, rw(own(fmt.Sprintf("b:%d", n))), lua.Ending{})
+		if n%3 == 1 && err != nil { // on a busy machine such a short lease may be over
+			require.ErrorIs(t, err, lua.ErrNotOwner)
+			return
+		}
 		require.NoError(t, err)
 	}
 	for _, queued := range []bool{false, true} {

@@ -33,7 +33,7 @@ func (l *Lock) starts(wait context.Context) *waiter {
 // A hold is an acquisition from the moment in which it is taken, and so has a counted end even if the grant is lost
 // before ends counts the call. The members of a multi lock are no acquisitions.
 func (w *waiter) ends(ctx context.Context, hold *Hold, err error) error {
-	if w.course.slept {
+	if w.served != nil { // it has slept
 		w.lock.counters.woken(w.course.by)
 	}
 	if w.region == nil { // a member of a multi lock
@@ -61,7 +61,7 @@ func (w *waiter) ends(ctx context.Context, hold *Hold, err error) error {
 	}
 	a := Acquisition{Lock: l.name, Kind: l.kind.name(), Outcome: o.name(), Waited: waited, Err: err, Group: l.group.name}
 	a.Owner, a.Token = hold.Owner(), hold.Token()
-	a.Contended, a.Tries = w.course.slept, w.course.tries
+	a.Contended, a.Tries = w.served != nil, w.course.tries
 	a.Wakeups = Wakeups{w.course.by[byMessage], w.course.by[byTimer], w.course.by[byReconnect]}
 	l.client.observe(func() { f(w.ctx, a) })
 	return err

@@ -48,9 +48,8 @@ type asker struct {
 	course course
 }
 
-// next decides what the asker does next. The first true row counts:
+// next decides what an asker does next for those who wait. The first true row counts:
 //
-//	nobody waits any more                              end
 //	its client has the lock, and askAt is not over     wait until then, or until the trusted window ends
 //	no request yet, or an event since the newest       ask
 //	askAt is over                                      ask
@@ -58,10 +57,7 @@ type asker struct {
 //
 // held is the end of the trusted window of the own client's grant that the line waits for, zero if there is none.
 func (a *asker) next(now, held time.Time) (ask bool, pause time.Duration) {
-	switch {
-	case a.first == nil:
-		return false, 0
-	case held.After(now) && a.askAt.After(now):
+	if held.After(now) && a.askAt.After(now) {
 		return false, min(max(held.Sub(now), minPause), a.askAt.Sub(now))
 	}
 	if a.again || a.owner == nil {
@@ -86,19 +82,23 @@ func (q *queue) leader() *asker {
 	return nil
 }
 
-// turn has the asker do what is next. queues.mu is held.
+// turn has the asker do what is next: it ends if nobody waits any more. queues.mu is held.
 func (a *asker) turn() {
 	if a.asking || a.lock == nil {
 		return
 	}
-	if first := a.first; first != nil && !a.serves(first) {
+	if a.first == nil {
+		a.end()
+		return
+	}
+	if !a.serves(a.first) {
 		a.withdraw()
 	}
-	if a.message.Granted && a.first != nil {
+	if a.message.Granted {
 		if g := a.accept(time.Now()); g != nil {
-			if a.give(g); a.lock == nil { // that was the last waiter
-				return
-			}
+			a.give(g)
+			a.turn() // for those behind, if any: give ends an asker in whose line nobody is left
+			return
 		}
 	}
 	now := time.Now()
@@ -110,23 +110,17 @@ func (a *asker) turn() {
 	if mine != nil {
 		held = mine.entry.Until()
 	}
-	switch ask, pause := a.next(now, held); {
-	case pause > 0:
-		a.alarm(pause, mine)
-	case !ask:
-		a.end()
-	default:
+	if ask, pause := a.next(now, held); ask {
 		a.asks(now)
+	} else {
+		a.alarm(pause, mine)
 	}
 }
 
 // asks has a goroutine make a request for the line. queues.mu is held.
 func (a *asker) asks(now time.Time) {
 	w, n := a.first, &a.queue.news
-	if a.owner == nil {
-		a.lock = w.lock
-	}
-	a.since, a.asking = w.since, true
+	a.lock, a.since, a.asking = w.lock, w.since, true // the owner asks with these terms already, or there is none
 	p := a.lock.policy
 	if n.served || w.answered {
 		p.Patient = a.patient
@@ -269,17 +263,15 @@ func (a *asker) askByCall(w *waiter) (g *grant, err error) {
 			return
 		}
 		w.out(a)
-		a.again = a.again || a.first != nil // they have come meanwhile
-		a.silent = 0
-		switch {
-		case g != nil && g.lock.terms.shared:
-			a.share(g, nil)
-			a.turn()
-		case a.first == nil:
+		if a.first == nil {
 			a.end()
-		default:
-			a.turn()
+			return
 		}
+		a.again, a.silent = true, 0 // they have come meanwhile
+		if g != nil && g.lock.terms.shared {
+			a.share(g, nil)
+		}
+		a.turn()
 	}()
 	p := w.lock.policy
 	if w.answered { // most locks are free, and their calls are spared the allocation
@@ -527,7 +519,7 @@ func (a *asker) refused(ctx context.Context, r request.Answer[lua.Reply], asked 
 		pause = min(pause, silence, longestSilence)
 	}
 	a.askAt = time.Now().Add(min(pause, cmp.Or(r.Value.AskIn, math.MaxInt64)))
-	if q.leader() == a {
+	if a.private && q.leader() == a {
 		q.news.askAt = a.askAt
 	}
 	return err

@@ -21,18 +21,16 @@ import (
 func TestNext(t *testing.T) {
 	now := time.Now()
 	in := func(d time.Duration) time.Time { return now.Add(d) }
-	const end, asks, waits = "end", "asks", "waits"
+	const asks, waits = "asks", "waits"
 	type state struct {
-		nobody, noOwner, again bool
-		held, askAt            time.Duration // from now
+		noOwner, again bool
+		held, askAt    time.Duration // from now
 	}
 	for name, row := range map[string]struct {
 		state
 		then  string
 		pause time.Duration
 	}{
-		"nobody waits":                                {state{nobody: true}, end, 0},
-		"nobody waits, after an event":                {state{nobody: true, again: true}, end, 0},
 		"its client has the lock":                     {state{held: 10 * time.Second, askAt: 5 * time.Second}, waits, 5 * time.Second},
 		"its client has the lock, no request yet":     {state{held: 10 * time.Second, askAt: 5 * time.Second, noOwner: true}, waits, 5 * time.Second},
 		"its client has the lock, after an event":     {state{held: 10 * time.Second, askAt: 5 * time.Second, again: true}, waits, 5 * time.Second},
@@ -50,9 +48,6 @@ func TestNext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			q := &queue{}
 			a := &asker{lock: &Lock{}, queue: q, first: &waiter{}, owner: &candidate{}, again: row.again, askAt: in(row.askAt)}
-			if row.nobody {
-				a.first = nil
-			}
 			if row.noOwner {
 				a.owner = nil
 			}
@@ -90,6 +85,7 @@ func TestEvents(t *testing.T) {
 		"a foreign release, another ticket first":  {func(q *queue, a *asker) { a.place.First = false; q.unlocked() }, later, again, later},
 		"its pause is over":                        {func(_ *queue, a *asker) { a.askAt = time.Now(); a.turn() }, asks, stays, asks},
 		"the only waiter leaves":                   {func(_ *queue, a *asker) { a.first.serve(nil, errCut) }, "ends", "ends", "ends"},
+		"the only waiter leaves, after an event":   {func(_ *queue, a *asker) { a.again = true; a.first.serve(nil, errCut) }, "ends", "ends", "ends"},
 	} {
 		for state, want := range map[string]string{"waiting": row.waiting, "asking": row.asking, "behind": row.behind} {
 			t.Run(name+", "+state, func(t *testing.T) {

@@ -198,11 +198,7 @@ func (c *Client) newLock(name string, kind kindNumber, opts []LockOption) *Lock 
 		}
 	}
 	l.terms, l.purpose, l.endsDeadlock = o.terms, o.purpose, o.endsDeadlock
-	err := checkName(c.opts.Prefix, name)
-	if err == nil {
-		err = checkLease(l.terms.lease)
-	}
-	if err != nil {
+	if err := cmp.Or(checkName(c.opts.Prefix, name), checkLease(l.terms.lease)); err != nil {
 		l.refuse(err)
 	}
 	l.terms.lease = l.terms.lease.Truncate(time.Millisecond) // what goes over the wire is what is trusted

@@ -228,11 +228,7 @@ func checkLease(d time.Duration) error {
 	return nil
 }
 
-// checkName refuses names that cannot work on every topology. In a cluster the
-// slot of a key is that of its hash tag: what stands between the first '{' and
-// the next '}', if anything does. Redisson's rule puts a name that contains no
-// '{' between braces to name its channel, and takes any other as it is, so some
-// names end up in another slot than their channel.
+// checkName refuses names that cannot work on every topology.
 func checkName(prefix, name string) error {
 	key := prefix + name
 	switch {
@@ -240,17 +236,28 @@ func checkName(prefix, name string) error {
 		return errors.New("the name is empty")
 	case len(key) > maxNameSize:
 		return fmt.Errorf("the name has %d bytes: at most %d", len(key), maxNameSize)
+	case strings.ContainsAny(key, "{}"):
+		return checkBraces(prefix, key)
 	}
-	wrong := ""
-	if _, tag, braced := strings.Cut(key, "{"); !braced && strings.Contains(key, "}") {
+	return nil
+}
+
+// checkBraces refuses names with a brace whose key and channel would be apart. In a cluster the
+// slot of a key is that of its hash tag: what stands between the first '{' and
+// the next '}', if anything does. Redisson's rule puts a name that contains no
+// '{' between braces to name its channel, and takes any other as it is, so some
+// names end up in another slot than their channel.
+func checkBraces(prefix, key string) error {
+	var wrong string
+	switch _, tag, braced := strings.Cut(key, "{"); {
+	case !braced:
 		wrong = "a '}' without a '{'"
-	} else if braced && strings.Index(tag, "}") <= 0 {
+	case strings.Index(tag, "}") <= 0:
 		wrong = "an unclosed or empty hash tag"
-	}
-	switch {
-	case wrong == "":
+	default:
 		return nil
-	case prefix == "":
+	}
+	if prefix == "" {
 		return fmt.Errorf("the name has %s and would not share a cluster slot with its channel: rename it", wrong)
 	}
 	return fmt.Errorf("the prefix %q and the name have %s and would not share a cluster slot with the channel: change one of them", prefix, wrong)

@@ -41,7 +41,6 @@ func (w *waiter) free() {
 
 // course is the reported course of a wait.
 type course struct {
-	slept bool
 	tries int // requests
 	by    [wakeups]int64
 }
@@ -111,7 +110,6 @@ func (qs *queues) enter(w *waiter) (*grant, *asker, error) {
 // push adds a waiter: the last, or the first if it has asked by itself already. queues.mu is held.
 func (a *asker) push(w *waiter, first bool) {
 	w.asker, w.prev, w.next, w.served, w.grant, w.err = a, nil, nil, make(chan struct{}), nil, nil
-	w.course.slept = true
 	if first {
 		w.next = a.first
 	} else {
@@ -216,10 +214,6 @@ func (w *waiter) leave() {
 // have too few replicas, or else the newest refusal; unknown if nothing is known. queues.mu is held.
 func (l *Lock) why(q *queue, began time.Time, end, unknown error) error {
 	n := &q.news
-	trouble := n.trouble
-	if trouble == nil && n.newest.IsZero() && time.Since(began) >= answerTime { // another call asks for all
-		trouble = request.ErrNoAnswer
-	}
 	mine, short := q.holder(), error(nil)
 	if l.terms.replicas.n > 0 {
 		short = n.short.of(l.name, l.terms.replicas.n, end)
@@ -231,8 +225,10 @@ func (l *Lock) why(q *queue, began time.Time, end, unknown error) error {
 		return short
 	case n.refusal != nil: // newer than any failure
 		return n.refusal.because(end)
-	case trouble != nil:
-		return unanswered{trouble, true}
+	case n.trouble != nil:
+		return unanswered{n.trouble, true}
+	case n.newest.IsZero() && time.Since(began) >= answerTime: // another call asks for all
+		return unanswered{request.ErrNoAnswer, true}
 	}
 	return unknown
 }

@@ -3,17 +3,17 @@
 package janitor
 
 import (
-	"container/heap"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/request"
 )
 
-// Janitor does the jobs of a client. Jobs wait in a heap for their time; all due jobs start at
-// once, so that the sender can put the releases into pipelines. While a server is silent, a few jobs
-// try; the first answer brings the rest.
+// Janitor does the jobs of a client. The jobs of a server wait in a list that is sorted by time. An alarm for each
+// server starts all due jobs at once, so that the sender can put the releases into pipelines. While a server is silent,
+// a few jobs try. The first answer brings the rest.
 //
 // A job ends when the server has answered, not with the lease: the request of the orphan may have
 // reached a stopped server, and the server executes the request on going on, with a whole lease.
@@ -34,7 +34,6 @@ type Janitor struct {
 	parts map[request.Server]*part // servers with jobs; nil before the first
 	busy  int                      // jobs under way
 	hasty bool                     // the client closes: no job waits for its time
-	alarm *time.Timer              // runs work; nil without jobs
 }
 
 const (
@@ -86,30 +85,44 @@ func (j *Janitor) SweepAgain(l Leftover) {
 }
 
 // put adds a job, or moves the owner's job to the earlier time. The Release of the first call counts.
-// late means: a request may still arrive.
+// late means that a request may still arrive. Close waits while a server has jobs.
 func (j *Janitor) put(l Leftover, at, until time.Time, late bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	one := j.jobs[l.Owner]
 	switch {
-	case one == nil && len(j.jobs) >= maxJobs:
-		return
 	case one == nil:
-		one = j.add(l)
-		one.at = at
-		heap.Push(&one.part.due, one)
-	case one.index < 0:
+		if len(j.jobs) >= maxJobs {
+			return
+		}
+		if j.jobs == nil {
+			j.jobs, j.parts = make(map[string]*job), make(map[request.Server]*part)
+		}
+		p := j.parts[l.Server]
+		if p == nil {
+			j.Begin()
+			begins := &part{server: l.Server}
+			begins.alarm = time.AfterFunc(time.Hour, func() { j.work(begins) }) // any time: schedule sets it
+			p, j.parts[l.Server] = begins, begins
+		}
+		one = &job{Leftover: l, part: p}
+		j.jobs[l.Owner] = one
+		one.schedule(at)
+	case one.busy:
 		one.redo = one.redo || !late
 	case at.Before(one.at):
-		one.at = at
-		heap.Fix(&one.part.due, one.index)
+		i := slices.Index(one.part.due, one)
+		one.part.due = slices.Delete(one.part.due, i, i+1)
+		one.schedule(at)
 	}
 	if late {
 		one.late, one.answered = minArrival, time.Time{}
 	}
-	one.until, one.Likely = latest(one.until, until), one.Likely || l.Likely
+	if until.After(one.until) {
+		one.until = until
+	}
+	one.Likely = one.Likely || l.Likely
 	one.hurry(!one.at.After(time.Now()))
-	j.arrange()
 }
 
 // Flush makes all jobs due, now and later.
@@ -117,45 +130,7 @@ func (j *Janitor) Flush() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.hasty = true
-	j.arrange()
-}
-
-// arrange sets the alarm for the next due job. Close waits while there are jobs. mu is held.
-func (j *Janitor) arrange() {
-	switch {
-	case len(j.jobs) > 0 && j.alarm == nil:
-		j.Begin()
-		j.alarm = time.AfterFunc(j.pause(), j.work)
-	case len(j.jobs) > 0:
-		j.alarm.Reset(j.pause())
-	case j.alarm != nil:
-		j.alarm.Stop()
-		j.alarm = nil
-		j.End()
-	}
-}
-
-// pause is the time until a job is due. mu is held.
-func (j *Janitor) pause() time.Duration {
-	least := time.Hour // the end of a job sets the alarm anew
 	for _, p := range j.parts {
-		least = min(least, j.pauseOn(p))
+		p.alarm.Reset(0)
 	}
-	return least
-}
-
-// pauseOn is the time until a job on a server is due. mu is held.
-func (j *Janitor) pauseOn(p *part) time.Duration {
-	if len(p.due) == 0 || p.busy >= maxProbes && (p.trouble > 0 || j.busy >= maxReleases) || p.busy > 0 && p.trouble > maxPrompt {
-		return time.Hour
-	}
-	first := p.due[0]
-	at := first.at
-	if j.hasty && !first.tried {
-		at = time.Time{}
-	}
-	if p.trouble > 0 {
-		at = latest(at, p.retry)
-	}
-	return max(time.Until(at), 0)
 }

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -376,6 +377,35 @@ func TestFakeTimeHookEndsAnAttempt(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Len(t, h.sent["a"], 1)
+		h.open.Wait()
+	})
+}
+
+// A server has more than maxProbes releases under way only while all servers together have fewer than maxReleases. So the
+// end of a release on one server lets the jobs of the others start.
+func TestFakeTimeRoomAmongAllServers(t *testing.T) {
+	redistest.Bubble(t, func(t *testing.T) {
+		h := newHost()
+		release := func(p *place, owner string, begun *atomic.Int64, takes time.Duration) {
+			h.Sweep(Leftover{Owner: owner, Server: p, Lease: lease, Release: func(context.Context) error {
+				begun.Add(1)
+				time.Sleep(takes)
+				return nil
+			}}, time.Now().Add(lease))
+			synctest.Wait()
+		}
+		var fast, slow atomic.Int64
+		for n := range maxReleases - maxProbes {
+			release(h.place, "a:"+strconv.Itoa(n), &fast, time.Second)
+		}
+		other := newPlace()
+		for n := range maxReleases - 1 {
+			release(other, "b:"+strconv.Itoa(n), &slow, time.Minute)
+		}
+		require.EqualValues(t, maxProbes, slow.Load())
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.EqualValues(t, maxReleases-1, slow.Load())
 		h.open.Wait()
 	})
 }

@@ -36,9 +36,10 @@ type Channels struct {
 	asking atomic.Bool                // in the background
 }
 
-// channelSet is a kind of channel, and the servers of the channels.
+// channelSet is a kind of channel, how a client receives grants there, and the servers of the channels.
 type channelSet struct {
 	lua.ChannelKind
+	hearing lua.Hearing
 	pubsub.Servers
 }
 
@@ -54,9 +55,9 @@ func NewChannels(rdb redis.UniversalClient, id string, background func(func()), 
 	case cluster == nil || mode == ShardingOff:
 		c.found.Store(c.ordinary())
 	case mode == ShardingBoth:
-		c.found.Store(&channelSet{lua.Both, pubsub.Both(cluster, c.shardProbe())})
+		c.found.Store(&channelSet{lua.Both, lua.ShardHeard, pubsub.Both(cluster, c.shardProbe())})
 	case mode == ShardingOn:
-		c.found.Store(&channelSet{lua.Sharded, pubsub.Sharded(cluster, c.shardProbe())})
+		c.found.Store(&channelSet{lua.Sharded, lua.ShardHeard, pubsub.Sharded(cluster, c.shardProbe())})
 	}
 	return c
 }
@@ -64,10 +65,13 @@ func NewChannels(rdb redis.UniversalClient, id string, background func(func()), 
 // ordinary returns unsharded channels. With a ClusterSlots function the servers may be no
 // cluster; then a published message stays on one server.
 func (c *Channels) ordinary() *channelSet {
-	if c.cluster != nil && c.cluster.Options().ClusterSlots != nil {
-		return &channelSet{lua.Ordinary, pubsub.Plain(c.cluster, c.shardProbe())}
+	switch {
+	case c.cluster == nil:
+		return &channelSet{lua.Ordinary, lua.Counted, pubsub.Redis(c.rdb, c.probe)}
+	case c.cluster.Options().ClusterSlots != nil:
+		return &channelSet{lua.Ordinary, lua.Uncounted, pubsub.Plain(c.cluster, c.shardProbe())}
 	}
-	return &channelSet{lua.Ordinary, pubsub.Redis(c.rdb, c.probe)}
+	return &channelSet{lua.Ordinary, lua.Uncounted, pubsub.Redis(c.rdb, c.probe)}
 }
 
 // shardProbe is the prefix in the names of sharded probes; a hash tag follows.
@@ -116,7 +120,7 @@ func (c *Channels) Refresh(ctx context.Context) {
 	switch {
 	case err != nil: // no answer
 	case sharded:
-		c.found.CompareAndSwap(nil, &channelSet{lua.Sharded, pubsub.Sharded(c.cluster, c.shardProbe())})
+		c.found.CompareAndSwap(nil, &channelSet{lua.Sharded, lua.ShardHeard, pubsub.Sharded(c.cluster, c.shardProbe())})
 	default:
 		c.found.CompareAndSwap(nil, c.ordinary())
 	}
@@ -129,13 +133,8 @@ func (c *Channels) Open(ctx context.Context, server, channel string) (pubsub.Sou
 
 // Hearing is how the client receives grants; Deaf as long as the kind of channel is unknown.
 func (c *Channels) Hearing() lua.Hearing {
-	switch p := c.found.Load(); {
-	case p == nil:
-		return lua.Deaf
-	case p.ChannelKind != lua.Ordinary:
-		return lua.ShardHeard
-	case c.cluster != nil:
-		return lua.Uncounted
+	if p := c.found.Load(); p != nil {
+		return p.hearing
 	}
-	return lua.Counted
+	return lua.Deaf
 }

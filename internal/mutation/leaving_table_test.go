@@ -38,7 +38,7 @@ var ofLeaving = []mutation{
 		"rlock", "TestFakeTimeTicketOutlivesTheLease", quick,
 	},
 	{
-		"nothing is released when the lease should be over", "internal/janitor", "Janitor.workOn",
+		"nothing is released when the lease should be over", "internal/janitor", "Janitor.work",
 		"&& (one.tried || p.trouble > 0)", "",
 		"internal/janitor", "TestFakeTimeTooLate", quick,
 	},

@@ -18,7 +18,7 @@ var ofScripts = []mutation{
 		"rlock", "TestFIPS", quick,
 	},
 	{
-		"what arrives late is looked for once", "internal/janitor", "Janitor.released",
+		"what arrives late is looked for once", "internal/janitor", "Janitor.tried",
 		"case one.late == 0 || j.hasty:", "case true:",
 		"internal/janitor", "TestFakeTimeArrivalAfterAnyLease", quick,
 	},

@@ -228,7 +228,7 @@ var ofSending = []mutation{
 		"internal/kind", "TestFakeTimeHookEndsThePipelineOfReplicas", quick,
 	},
 	{
-		"what was left is given up with its lease", "internal/janitor", "Janitor.workOn",
+		"what was left is given up with its lease", "internal/janitor", "Janitor.work",
 		"(one.refused > 0 || j.hasty && (one.tried || p.trouble > 0))", "(one.tried || p.trouble > 0)",
 		"internal/janitor", "TestFakeTimeTriesUntilThereIsAnAnswer", quick,
 	},

@@ -121,7 +121,7 @@ var ofRequests = []mutation{
 	},
 	{
 		"a release that was refused is forgotten", "internal/janitor", "Janitor.tried",
-		"final && one.Likely", "false",
+		"o != request.Answered && one.Likely", "false",
 		"rlock", "TestFakeTimeRefusedReleaseIsRepeated", quick,
 	},
 

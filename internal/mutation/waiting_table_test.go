@@ -250,7 +250,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"each new call for a fair lock puts off when its client asks", "rlock", "asker.refused",
-		"if q.leader() == a {", "if true {",
+		"if a.private && q.leader() == a {", "if a.private {",
 		"rlock", "TestFakeTimeFairNextAsksForAll", quick,
 	},
 	{
@@ -305,7 +305,7 @@ var ofWaiting = []mutation{
 	},
 	{
 		"servers that are no cluster share one subscription", "internal/kind", "Channels.ordinary",
-		"if c.cluster != nil && c.cluster.Options().ClusterSlots != nil {", "if false {",
+		"case c.cluster.Options().ClusterSlots != nil:", "case false:",
 		"rlock", "TestSlotsOfPlainServers", quick,
 	},
 	{

@@ -105,7 +105,7 @@ var removals = []removal{
 	}, deadlocks...), 37, 10},
 	{"readers", []string{"share.go", "rw.go"}, []edit{
 		{"queue.go", " || a.lock.terms.shared", ""},
-		{"asker.go", "\t\tcase g != nil && g.lock.terms.shared:\n\t\t\ta.share(g, nil)\n\t\t\ta.turn()\n", ""},
+		{"asker.go", "\t\tif g != nil && g.lock.terms.shared {\n\t\t\ta.share(g, nil)\n\t\t}\n", ""},
 		{"count.go", "\tif n.Exclusive == 0 && !l.terms.shared { // a downgrade: no message tells a writer waiting for this grant\n\t\tl.withQueue((*queue).askFirst)\n\t}\n", ""},
 		{"count.go", "\tn.Exclusive, n.Shared = int(g.exclusives.Load()), g.readers()\n", "\tn.Exclusive = len(g.holds)\n"},
 		{"grant.go", "\texclusives atomic.Int32\n", ""},
