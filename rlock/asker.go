@@ -48,6 +48,29 @@ type asker struct {
 	course course
 }
 
+// asker returns the asker in whose line a call waits, and whether it is a new one. The call asks by itself for a new
+// one, unless the client has the lock. Each call for a fair lock has an asker
+// of its own, as each ticket has a separate place, and so does a reader who cannot share the grant of the others.
+// queues.mu is held.
+func (q *queue) asker(w *waiter) (a *asker, begins bool) {
+	l, private := w.lock, w.lock.private
+	for _, a := range q.askers {
+		switch {
+		case private, a.private, a.lock.terms.shared != l.terms.shared:
+		case !l.terms.shared, l.shares(a.lock):
+			return a, false
+		default:
+			private = true
+		}
+	}
+	if a = &q.room; a.lock != nil {
+		a = new(asker)
+	}
+	*a = asker{queue: q, lock: l, since: w.since, askAt: w.since.Add(keepAlive), private: private, asking: l.ownPlace || len(q.grants) == 0}
+	q.askers = append(q.askers, a)
+	return a, true
+}
+
 // next decides what an asker does next for those who wait. The first true row counts:
 //
 //	its client has the lock, and askAt is not over     wait until then, or until the trusted window ends
@@ -238,6 +261,16 @@ func (q *queue) unlocked() {
 // serves reports whether the owner asks with the terms of the waiter, and not with those of one that has left.
 func (a *asker) serves(w *waiter) bool { return a.owner == nil || w.lock.terms == a.lock.terms }
 
+// out notes that a call waits no more for what the asker has asked for. queues.mu is held.
+func (a *asker) out(w *waiter) {
+	a.queue.waiting--
+	w.course.tries += a.course.tries
+	for by, n := range a.course.by {
+		w.course.by[by] += n
+	}
+	a.course = course{}
+}
+
 // left is told that a waiter is out of the line. queues.mu is held.
 func (a *asker) left() {
 	switch {
@@ -262,7 +295,7 @@ func (a *asker) askByCall(w *waiter) (g *grant, err error) {
 			a.turn()
 			return
 		}
-		w.out(a)
+		a.out(w)
 		if a.first == nil {
 			a.end()
 			return

@@ -58,29 +58,6 @@ type panicked struct {
 	value any
 }
 
-// asker returns the asker in whose line a call waits, and whether it is a new one. The call asks by itself for a new
-// one, unless the client has the lock. Each call for a fair lock has an asker
-// of its own, as each ticket has a separate place, and so does a reader who cannot share the grant of the others.
-// queues.mu is held.
-func (q *queue) asker(w *waiter) (a *asker, begins bool) {
-	l, private := w.lock, w.lock.private
-	for _, a := range q.askers {
-		switch {
-		case private, a.private, a.lock.terms.shared != l.terms.shared:
-		case !l.terms.shared, l.shares(a.lock):
-			return a, false
-		default:
-			private = true
-		}
-	}
-	if a = &q.room; a.lock != nil {
-		a = new(asker)
-	}
-	*a = asker{queue: q, lock: l, since: w.since, askAt: w.since.Add(keepAlive), private: private, asking: l.ownPlace || len(q.grants) == 0}
-	q.askers = append(q.askers, a)
-	return a, true
-}
-
 // enter returns a grant that is at hand, or takes the last place in a line. If nobody is there, and the client has no
 // grant, it returns an asker instead: the call asks by itself at first.
 func (qs *queues) enter(w *waiter) (*grant, *asker, error) {
@@ -147,20 +124,10 @@ func (w *waiter) serve(g *grant, err error) {
 		w.next.prev = w.prev
 	}
 	w.lock.queues.hot.waited(w, a.queue.waiting)
-	w.out(a)
+	a.out(w)
 	w.grant, w.err = g, err
 	close(w.served)
 	a.left()
-}
-
-// out notes that a call waits no more for what a has asked for. queues.mu is held.
-func (w *waiter) out(a *asker) {
-	a.queue.waiting--
-	w.course.tries += a.course.tries
-	for by, n := range a.course.by {
-		w.course.by[by] += n
-	}
-	a.course = course{}
 }
 
 // give hands a new grant to the first waiter with its terms, and to all readers who share it, or gives the grant back if

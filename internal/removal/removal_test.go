@@ -126,7 +126,7 @@ var removals = []removal{
 		{"queue.go", "\t\tif g.Exclusive() || other.Exclusive() {\n\t\t\tother.tell(context.Background(), false)\n\t\t}\n", "\t\tother.tell(context.Background(), false)\n"},
 		{"queue.go", "\t\tif g.Exclusive() {\n\t\t\treturn g\n\t\t}\n", "\t\treturn g\n"},
 		{"send.go", "\t\tcase readKind, writeKind:\n\t\t\tadvice = \"read/write locks need rights that plain locks do without: see docs/acl.md\"\n", ""},
-		{"waiter.go", "private, a.private, a.lock.terms.shared != l.terms.shared:\n\t\tcase !l.terms.shared, l.shares(a.lock):\n\t\t\treturn a, false\n\t\tdefault:\n\t\t\tprivate = true\n", "private, a.private:\n\t\tdefault:\n\t\t\treturn a, false\n"},
+		{"asker.go", "private, a.private, a.lock.terms.shared != l.terms.shared:\n\t\tcase !l.terms.shared, l.shares(a.lock):\n\t\t\treturn a, false\n\t\tdefault:\n\t\t\tprivate = true\n", "private, a.private:\n\t\tdefault:\n\t\t\treturn a, false\n"},
 		{"waiter.go", "\tif g.lock.terms.shared {\n\t\ta.share(g, w) // before w can unlock\n\t}\n", ""},
 	}, 51, 11},
 }
