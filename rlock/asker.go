@@ -143,7 +143,10 @@ func (a *asker) turn() {
 // asks has a goroutine make a request for the line. queues.mu is held.
 func (a *asker) asks(now time.Time) {
 	w, n := a.first, &a.queue.news
-	a.lock, a.since, a.asking = w.lock, w.since, true // the owner asks with these terms already, or there is none
+	if a.owner == nil {
+		a.lock = w.lock
+	}
+	a.since, a.asking = w.since, true
 	p := a.lock.policy
 	if n.served || w.answered {
 		p.Patient = a.patient

@@ -315,5 +315,5 @@ func TestManyWritersWhomNobodyMayTell(t *testing.T) {
 	require.Less(t, gaps[len(gaps)/2], time.Second)
 	// Besides three for each grant, as the next call is refused at first: on a slow machine a grant takes longer. If each
 	// of the 50 asked every 50 ms, there would be 1,000.
-	require.Less(t, float64(after-before-3*grants)/took.Seconds(), 300.0, "requests a second of those who wait")
+	require.Less(t, float64(after-before-3*grants)/took.Seconds(), 600.0, "requests a second of those who wait")
 }
