@@ -70,12 +70,13 @@ test: redis
 
 # A test on a real server may fail because the machine had no time for it. So what has failed runs once more, alone, when all
 # others are done. If it is green then, make names it: such a test has to be mended (make flaky). There is no second run
-# after a data race, nor after more than ten failures.
+# after a data race, nor after more than ten failures, and none undoes a goroutine that is left when all tests have passed.
 # $(call again,packages,flags of go test)
 define again
-	@again=$$(mktemp); trap 'rm -f $$again' EXIT; \
+	@again=$$(mktemp); all=$$(mktemp); trap 'rm -f $$again $$all' EXIT; \
 	$(SUM) --rerun-fails=1 --rerun-fails-max-failures=10 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race \
-		--rerun-fails-report=$$again --packages='$(1)' -- -vet=off $(2) || exit; \
+		--rerun-fails-report=$$again --jsonfile=$$all --packages='$(1)' -- -vet=off $(2) || exit; \
+	! grep -A30 'goleak: Errors' $$all || { echo "A goroutine was left: see above"; exit 1; }; \
 	[ ! -s $$again ] || { echo "Failed at first, and green alone. Each is to be mended:"; cat $$again; }
 endef
 

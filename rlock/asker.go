@@ -120,7 +120,7 @@ func (a *asker) turn() {
 	if a.message.Granted {
 		if g := a.accept(time.Now()); g != nil {
 			a.give(g)
-			a.turn() // for those behind, if any: give ends an asker in whose line nobody is left
+			a.turn() // for those behind; without any it ends, unless give has ended it already
 			return
 		}
 	}

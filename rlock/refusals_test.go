@@ -467,10 +467,11 @@ func TestWaitingCallsOutliveAShortRefusal(t *testing.T) {
 					})
 				}
 				redistest.Eventually(t, "all wait", func() bool { return waitingCalls(c) == 20 })
+				first := 1
 				if kind == "fair" { // each call has a request of its own
-					awaitQueue(t, admin, by.Name(), 20)
+					first = 20
 				}
-				redistest.Eventually(t, "a waiter is answered", func() bool { return answered(by.Name()) > before })
+				redistest.Eventually(t, "the first requests are answered", func() bool { return answered(by.Name()) >= before+first })
 				time.Sleep(100 * time.Millisecond) // for the client, which has the answers
 				unserved := failed(by.Name())
 				do(d.begin)
