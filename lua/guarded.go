@@ -28,12 +28,7 @@ func NewGuarded(source string) *Script {
 // Run executes the script in one round trip, or two if the server does not know the script, and returns its
 // reply without reading it. A nil reply is not an error. go-redis does not repeat the request.
 func (s *Script) Run(ctx context.Context, r Runner, keys []string, args ...any) (any, error) {
-	cmd := s.script.command(ctx, byHash, keys, args)
-	err := r.Process(ctx, cmd)
-	if err != nil && redis.HasErrorPrefix(err, unknownScript) {
-		cmd = s.script.command(ctx, bySource, keys, args)
-		err = r.Process(ctx, cmd)
-	}
+	cmd, err := s.script.send(ctx, r, keys, args)
 	switch {
 	case err == redis.Nil:
 		return nil, nil
@@ -42,5 +37,5 @@ func (s *Script) Run(ctx context.Context, r Runner, keys []string, args ...any) 
 	case err != nil:
 		return nil, err
 	}
-	return cmd.answer.Val(), nil
+	return cmd.Val(), nil
 }

@@ -98,18 +98,17 @@ func (j *joint) whole(ctx context.Context, verb string, script any) *once {
 		j.command = j.parts[0]
 		return j.command
 	}
-	words := make([]any, 0, argKey+len(j.parts)*(j.script.keys+j.script.args))
-	words = append(words, verb, script, len(j.parts)*j.script.keys)
+	cmd, words := newOnce(ctx, j.script, argKey+len(j.parts)*(j.script.keys+j.script.args))
+	words[0], words[1], words[2] = verb, script, len(j.parts)*j.script.keys
+	n := argKey
 	for _, part := range j.parts {
-		words = append(words, part.Args()[argKey:argKey+j.script.keys]...)
+		n += copy(words[n:], part.Args()[argKey:argKey+j.script.keys])
 	}
 	for _, part := range j.parts {
-		words = append(words, part.Args()[argKey+j.script.keys:]...)
+		n += copy(words[n:], part.Args()[argKey+j.script.keys:])
 	}
-	j.command = &once{script: j.script, Cmd: *redis.NewCmd(ctx, words...)}
-	j.command.answer = &j.command.Cmd
-	j.command.SetFirstKeyPos(argKey)
-	return j.command
+	j.command = cmd
+	return cmd
 }
 
 // settle gives an answer to each part, the error of Exec without an answer. If the server has refused

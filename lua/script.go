@@ -87,12 +87,11 @@ return outcomes(#KEYS / %d, part, replies)
 	return s
 }
 
-// once is a command that go-redis does not repeat. Val is its own reply: read answer. The room for the words saves an allocation. The
-// first key is at argKey.
+// once is a command that go-redis does not repeat. The room for the words saves an allocation.
 type once struct {
 	redis.Cmd
 	script *script
-	answer *redis.Cmd // has the answer: the command itself, or its twin
+	twin   *once // has the answer; nil: the command itself has
 	room   [8]any
 }
 
@@ -100,15 +99,32 @@ func (*once) NoRetry() bool { return true }
 
 // Twin returns the same command once more, for sending both at the same time.
 func (c *once) Twin(ctx context.Context) redis.Cmder {
-	twin := &once{script: c.script, Cmd: *redis.NewCmd(ctx, c.Args()...)}
-	twin.answer = &twin.Cmd
+	twin := &once{script: c.script}
+	twin.Cmd = *redis.NewCmd(ctx, c.Args()...)
 	twin.SetFirstKeyPos(argKey)
 	return twin
 }
 
 // Take makes the answer to a twin the answer to the command. go-redis may still write an answer into the
 // command itself.
-func (c *once) Take(twin redis.Cmder) { c.answer = &twin.(*once).Cmd }
+func (c *once) Take(twin redis.Cmder) { c.twin, _ = twin.(*once) }
+
+// Val is the answer.
+func (c *once) Val() any {
+	if c.twin != nil {
+		return c.twin.Val()
+	}
+	return c.Cmd.Val()
+}
+
+// newOnce returns a command of n words, for the caller to fill in. The first key is at argKey.
+func newOnce(ctx context.Context, s *script, n int) (cmd *once, words []any) {
+	cmd = &once{script: s}
+	words = slices.Grow(cmd.room[:0], n)[:n]
+	cmd.Cmd = *redis.NewCmd(ctx, words...)
+	cmd.SetFirstKeyPos(argKey) // routes to the node of the first key in a cluster
+	return cmd, words
+}
 
 // form is the form of a script in a call.
 type form int
@@ -124,14 +140,20 @@ const (
 	slotMoves     = "TRYAGAIN" // begins the reply of a server without all of several keys, as the slot moves
 )
 
-// run sends the script and returns the reply. A server without the script has executed nothing, and gets the source.
-func (s *script) run(ctx context.Context, r Runner, keys []string, args ...any) (reply, error) {
+// send sends the script. A server without the script has executed nothing, and gets the source.
+func (s *script) send(ctx context.Context, r Runner, keys []string, args []any) (*once, error) {
 	cmd := s.command(ctx, byHash, keys, args)
 	err := r.Process(ctx, cmd)
 	if err != nil && redis.HasErrorPrefix(err, unknownScript) {
 		cmd = s.command(ctx, bySource, keys, args)
 		err = r.Process(ctx, cmd)
 	}
+	return cmd, err
+}
+
+// run sends the script and returns the reply.
+func (s *script) run(ctx context.Context, r Runner, keys []string, args ...any) (reply, error) {
+	cmd, err := s.send(ctx, r, keys, args)
 	if err != nil {
 		return reply{}, err
 	}
@@ -140,19 +162,15 @@ func (s *script) run(ctx context.Context, r Runner, keys []string, args ...any) 
 
 // command builds a call of the script.
 func (s *script) command(ctx context.Context, f form, keys []string, args []any) *once {
-	cmd := &once{script: s}
-	words := slices.Grow(cmd.room[:0], argKey+len(keys)+len(args))
-	if f == byHash {
-		words = append(words, "evalsha", s.sha, len(keys))
-	} else {
-		words = append(words, "eval", s.source, len(keys))
+	cmd, words := newOnce(ctx, s, argKey+len(keys)+len(args))
+	words[0], words[1], words[2] = "evalsha", s.sha, len(keys)
+	if f == bySource {
+		words[0], words[1] = "eval", s.source
 	}
-	for _, key := range keys {
-		words = append(words, key)
+	for i, key := range keys {
+		words[argKey+i] = key
 	}
-	cmd.Cmd = *redis.NewCmd(ctx, append(words, args...)...)
-	cmd.answer = &cmd.Cmd
-	cmd.SetFirstKeyPos(argKey) // routes to the node of the first key in a cluster
+	copy(words[argKey+len(keys):], args)
 	return cmd
 }
 
@@ -184,7 +202,7 @@ const (
 // read reads the answer to a command. An answer in another form than the script's is an error: a
 // strange answer must never look like a lock.
 func (s *script) read(cmd *once) (reply, error) {
-	status := cmd.answer.Val()
+	status := cmd.Val()
 	list, _ := status.([]any)
 	if len(list) > 0 {
 		status = list[0]
@@ -200,7 +218,7 @@ func (s *script) read(cmd *once) (reply, error) {
 		}
 		return reply{}, &ConflictError{Key: r.text(1), Type: kind}
 	}
-	return reply{}, fmt.Errorf("lua: unexpected reply to the %s script: %v", s.name, cmd.answer.Val())
+	return reply{}, fmt.Errorf("lua: unexpected reply to the %s script: %v", s.name, cmd.Val())
 }
 
 // begins reports whether ints integers come directly behind the status.

@@ -48,10 +48,9 @@ type asker struct {
 	course course
 }
 
-// asker returns the asker in whose line a call waits, and whether it is a new one. The call asks by itself for a new
-// one, unless the client has the lock. Each call for a fair lock has an asker
-// of its own, as each ticket has a separate place, and so does a reader who cannot share the grant of the others.
-// queues.mu is held.
+// asker returns the asker in whose line a call waits, and whether it is a new one. A call makes the first request of a
+// new one by itself, unless the client has the lock. Each call for a fair lock has an asker of its own, because each
+// ticket has a separate place, and so does a reader who cannot share the grant of the others. queues.mu is held.
 func (q *queue) asker(w *waiter) (a *asker, begins bool) {
 	l, private := w.lock, w.lock.private
 	for _, a := range q.askers {
@@ -105,7 +104,7 @@ func (q *queue) leader() *asker {
 	return nil
 }
 
-// turn has the asker do what is next: it ends if nobody waits any more. queues.mu is held.
+// turn has the asker do what is next. It ends if its line is empty. queues.mu is held.
 func (a *asker) turn() {
 	if a.asking || a.lock == nil {
 		return
@@ -210,7 +209,7 @@ func (a *asker) told(m lua.Message) {
 // woken counts a wake-up. queues.mu is held.
 func (a *asker) woken(by wakeup) { a.course.by[by]++ }
 
-// end is called when nobody waits any more. queues.mu is held.
+// end is called when the line is empty. queues.mu is held.
 func (a *asker) end() {
 	q, qs := a.queue, a.lock.queues
 	if a.timer != nil {
@@ -264,7 +263,7 @@ func (q *queue) unlocked() {
 // serves reports whether the owner asks with the terms of the waiter, and not with those of one that has left.
 func (a *asker) serves(w *waiter) bool { return a.owner == nil || w.lock.terms == a.lock.terms }
 
-// out notes that a call waits no more for what the asker has asked for. queues.mu is held.
+// out gives a call that leaves, or is served, what the asker has counted since the last one. queues.mu is held.
 func (a *asker) out(w *waiter) {
 	a.queue.waiting--
 	w.course.tries += a.course.tries

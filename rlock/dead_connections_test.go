@@ -200,7 +200,7 @@ func fill(nodes []*redis.Client, commands, pipelines int) {
 // renewal finds a sound connection, or makes one, or does without one more. Leases of a second are too
 // short for that. So are leases of 3 and 10 s where the connection to the Sentinel is dead as well: for a new
 // connection go-redis asks that Sentinel first, and waits for its ReadTimeout, which is 5 s by default. A
-// lease of 10 s would be renewed up to 8.8 s after it began, of the 8.9 s that there are.
+// lease of 10 s would be renewed up to 8.8 s after it began, of the 8.9 s that there are, so its rows have 15 s.
 func TestDeadConnectionsCostNoHold(t *testing.T) {
 	leases, counts := []time.Duration{3 * time.Second, 10 * time.Second, 30 * time.Second}, []int{1, 4, 10, 20}
 	switch {

@@ -228,31 +228,23 @@ func checkLease(d time.Duration) error {
 	return nil
 }
 
-// checkName refuses names that cannot work on every topology.
+// checkName refuses names that cannot work on every topology. In a cluster the
+// slot of a key is that of its hash tag: what is between the first '{' and
+// the next '}', if there is anything. Redisson's rule puts a name that contains no
+// '{' between braces to name its channel, and takes any other as it is, so some
+// names end up in another slot than their channel.
 func checkName(prefix, name string) error {
 	key := prefix + name
+	_, tag, braced := strings.Cut(key, "{")
+	var wrong string
 	switch {
 	case name == "":
 		return errors.New("the name is empty")
 	case len(key) > maxNameSize:
 		return fmt.Errorf("the name has %d bytes: at most %d", len(key), maxNameSize)
-	case strings.ContainsAny(key, "{}"):
-		return checkBraces(prefix, key)
-	}
-	return nil
-}
-
-// checkBraces refuses names with a brace whose key and channel would be apart. In a cluster the
-// slot of a key is that of its hash tag: what stands between the first '{' and
-// the next '}', if anything does. Redisson's rule puts a name that contains no
-// '{' between braces to name its channel, and takes any other as it is, so some
-// names end up in another slot than their channel.
-func checkBraces(prefix, key string) error {
-	var wrong string
-	switch _, tag, braced := strings.Cut(key, "{"); {
-	case !braced:
+	case !braced && strings.Contains(key, "}"):
 		wrong = "a '}' without a '{'"
-	case strings.Index(tag, "}") <= 0:
+	case braced && strings.Index(tag, "}") <= 0:
 		wrong = "an unclosed or empty hash tag"
 	default:
 		return nil

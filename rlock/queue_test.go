@@ -54,8 +54,9 @@ func TestFakeTimeNextInheritsTheTicket(t *testing.T) {
 	})
 }
 
-// The first waiter leaves while its request is under way. The next one asks at once: its request reaches the server as soon as
-// one of some connections is set up. Which of them is the first to be ready decides when the lock is granted.
+// The first waiter leaves while its request is under way. The next one asks at once: its request reaches the server as soon
+// as a connection for it is set up. When the lock is granted depends on which of the connections is the first to be ready, but
+// not on the end of a lease.
 func TestFakeTimeFirstLeavesWhileItAsks(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)

@@ -78,7 +78,7 @@ func (j *Janitor) Sweep(l Leftover, until time.Time) { j.put(l, time.Now(), unti
 //	2 s    release a:1: the lock is free
 //
 // So the lock is blocked for about as long as the request was late. A grant after the last release
-// ends with the lease, as nobody renews the lease.
+// ends with the lease, because no client renews the lease.
 func (j *Janitor) SweepAgain(l Leftover) {
 	at := time.Now().Add(minArrival)
 	j.put(l, at, at.Add(l.Lease), true)

@@ -1,8 +1,8 @@
 package janitor
 
 import (
-	"cmp"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/request"
@@ -40,9 +40,7 @@ type part struct {
 func (one *job) schedule(at time.Time) {
 	p := one.part
 	one.at = at
-	i, _ := slices.BinarySearchFunc(p.due, at, func(other *job, at time.Time) int {
-		return cmp.Or(other.at.Compare(at), -1) // never equal, so the search ends behind those of the same time
-	})
+	i := sort.Search(len(p.due), func(n int) bool { return p.due[n].at.After(at) })
 	p.due = slices.Insert(p.due, i, one)
 	p.alarm.Reset(0)
 }

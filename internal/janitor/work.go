@@ -68,7 +68,7 @@ func (j *Janitor) tried(one *job, err error) {
 	now, p, redo := time.Now(), one.part, one.redo
 	one.busy, one.tried, one.redo = false, true, false
 	p.busy--
-	if j.busy--; j.busy == maxReleases-1 {
+	if j.busy--; j.busy == maxReleases-1 { // each server may start more than maxProbes again
 		for _, other := range j.parts {
 			other.alarm.Reset(0)
 		}
