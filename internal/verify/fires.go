@@ -109,6 +109,7 @@ func (h *host) ran() string { return "ran:" + h.name }
 func (h *host) work(ctx context.Context, fire time.Time) error {
 	h.runs++
 	e := event{Lock: h.name, Client: h.number, ID: fmt.Sprintf("%d.%d", h.number, h.runs), Kind: opLock, Return: true, Result: ok, Value: fire.UnixMilli()}
+	e.Due = now() - int64(time.Since(fire))
 	h.p.journal.write(e)
 	select {
 	case <-h.p.healed:
@@ -130,22 +131,24 @@ func (h *host) work(ctx context.Context, fire time.Time) error {
 
 // occasions are the runs of one fire.
 type occasions struct {
+	due   int64   // nobody claims it earlier
 	begun []int64 // when
 	ended int
 }
 
-// judgeFires looks for what must not be in the history of a job: a fire that was begun twice, unless the
-// server forgot it; or, at least once, one that was begun and left unfinished until the next fire. The
-// latter is looked for in strict rows, in which requests do not take that long, and where no process stood
-// still; not of the first fire, as a host that starts after it knows nothing of it. After the moment until,
-// a fire must have run. It also counts the runs and their losses.
+// judgeFires looks for what must not be in the history of a job. That is a fire that was begun twice, unless
+// the server forgot it between its first claim and its last run. A claim is executed some time before the run
+// begins, and not before the fire's time. At least once, it is a fire that was begun and left unfinished until
+// the next fire. The latter is looked for in strict rows, in which requests do not take that long, and where no
+// process stood still; not of the first fire, as a host that starts after it knows nothing of it. After the
+// moment until, a fire must have run. judgeFires also counts the runs and their losses.
 func (h *history) judgeFires(events []event, least, strict bool, stalls []span, until int64) {
 	fires := make(map[int64]*occasions)
 	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.At, b.At) })
 	for _, e := range events {
 		o := fires[e.Value]
 		if o == nil {
-			o = &occasions{}
+			o = &occasions{due: e.Due}
 			fires[e.Value] = o
 		}
 		switch e.Kind {
@@ -165,7 +168,7 @@ func (h *history) judgeFires(events []event, least, strict bool, stalls []span, 
 	}
 	for fire, o := range fires {
 		switch {
-		case !least && len(o.begun) > 1 && !overlap(h.gone, span{o.begun[0], o.begun[len(o.begun)-1]}):
+		case !least && len(o.begun) > 1 && !overlap(h.gone, span{o.due, o.begun[len(o.begun)-1]}):
 			h.wrong = append(h.wrong, fmt.Sprintf("%s: the fire %d was begun %d times, at %d", h.lock, fire, len(o.begun), o.begun))
 		case least && strict && o.ended == 0 && fire > first && fire < newest && !overlap(stalls, span{o.begun[0], o.begun[0] + int64(2*time.Second)}):
 			h.wrong = append(h.wrong, fmt.Sprintf("%s: the fire %d was begun at %d, and never finished", h.lock, fire, o.begun))

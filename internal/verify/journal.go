@@ -24,6 +24,7 @@ type event struct {
 	Must   bool     `json:"must,omitzero"`   // it has to succeed
 	Token  int64    `json:"token,omitzero"`
 	Value  int64    `json:"value,omitzero"`  // read or written
+	Due    int64    `json:"due,omitzero"`    // of a fire: its scheduled time, on the clock of At
 	Shared bool     `json:"shared,omitzero"` // the hold is, or would be, a reader's
 	All    []string `json:"all,omitzero"`    // the locks that it is about, if more than one
 	Err    string   `json:"err,omitzero"`    // for whoever reads the journal

@@ -118,7 +118,7 @@ func TestVerifyFiresInShort(t *testing.T) {
 
 // What the checker of fires must find, and what it must not.
 func TestJudgeFires(t *testing.T) {
-	begin := func(at, fire int64) event { return event{At: at, Kind: opLock, Value: fire} }
+	begin := func(at, fire int64) event { return event{At: at, Kind: opLock, Value: fire, Due: at - 2} }
 	end := func(at, fire int64) event { return event{At: at, Kind: opUnlock, Value: fire} }
 	lose := func(at, fire int64) event { return event{At: at, Kind: opLost, Value: fire} }
 	for _, c := range []struct {
@@ -132,6 +132,7 @@ func TestJudgeFires(t *testing.T) {
 		{"twice", []event{begin(1, 10), end(2, 10), begin(3, 10), end(9, 10)}, false, false, nil, nil, "begun 2 times"},
 		{"twice, cut", []event{begin(1, 10), lose(2, 10), begin(3, 10), end(9, 10)}, false, false, nil, nil, "begun 2 times"},
 		{"twice, forgotten between", []event{begin(1, 10), begin(3, 10), end(9, 10)}, false, false, []span{{2, 2}}, nil, ""},
+		{"twice, forgotten between the claim and the run", []event{begin(5, 10), begin(7, 10), end(9, 10)}, false, false, []span{{4, 4}}, nil, ""},
 		{"twice, forgotten before", []event{begin(5, 10), begin(7, 10), end(9, 10)}, false, false, []span{{2, 2}}, nil, "begun 2 times"},
 		{"cut short", []event{begin(1, 10), begin(3, 20), end(9, 20)}, false, true, nil, nil, ""},
 		{"at least once, repeated", []event{begin(1, 10), begin(2, 10), end(3, 10), begin(4, 20), end(9, 20)}, true, true, nil, nil, ""},
