@@ -99,7 +99,8 @@ func WithReplicas(n int, timeout time.Duration) Option {
 func WithEarly(d time.Duration) Option { return func(o *options) { o.early = d } }
 
 // WithLate drops a fire (scheduled time) if no host has claimed it within d after that time. By default, and if
-// d is 0, no fire is dropped: if all hosts were down, the first host that is back runs the newest missed fire.
+// d is 0, a fire is never too late: if all hosts were down, the first host that is back runs the newest missed
+// fire, and no earlier one.
 // A negative d is [rlock.ErrInvalidOption].
 func WithLate(d time.Duration) Option { return func(o *options) { o.late = d } }
 

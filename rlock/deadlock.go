@@ -54,8 +54,8 @@ const (
 // A deadlock is found when that call has waited for a lease (for 1 s, if the lease is shorter) and 12 s. It can take up to
 // 20 s and one lease longer if another call began to wait later, but without this option, or if, in one of the clients, other
 // calls that own locks waited for the same lock before. If the locks have different leases, the longest one counts. A
-// deadlock can have up to 8 locks. It is not found if it includes a holder in Java, a context from [Lock.Join], or a context
-// that owns a lock of one client and waits for a lock of another one. Clients find deadlocks by their records (see
+// deadlock of more than 8 locks is not found. Neither is one that includes a holder in Java, a context from [Lock.Join], or a
+// context that owns a lock of one client and waits for a lock of another one. Clients find deadlocks by their records (see
 // [Identity]), so with [Anonymous] this option has no effect. It is an invalid option for a quorum lock.
 func WithDeadlockError() LockOption {
 	return func(o *lockOptions) error { o.endsDeadlock = true; return nil }

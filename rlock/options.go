@@ -137,8 +137,8 @@ func WithLeaseTime(d time.Duration) LockOption {
 }
 
 // WithoutRenewal makes a lock whose lease is not renewed. The context of the hold ends shortly before
-// the lease does. The client sends nothing until the context ends, so if a user removes the lock by
-// force, the holder notices it only at that time, or when it unlocks. If a nested lock call uses a
+// the lease does. The client sends no renewals, so if a user removes the lock by force, the holder
+// notices it only when the context ends, or when it unlocks. If a nested lock call uses a
 // lock with renewal, the lease is renewed as long as that nested hold is held. To keep other clients
 // out until the lease ends, end the hold with [Hold.Leave] instead of Unlock.
 func WithoutRenewal() LockOption {
