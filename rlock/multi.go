@@ -32,7 +32,7 @@ type MultiLock struct {
 // [MultiLock.Members].
 //
 // The members are acquired in the order of their keys, whatever the order of the arguments. A call
-// waits for a member only while it holds the members before it. So calls with overlapping sets of
+// that waits for a member holds only members before it in this order. So calls with overlapping sets of
 // members never deadlock. Locks that have the same key on different servers are ordered by the address
 // of the server as the client knows it. A quorum lock is ordered by the addresses of all its servers.
 // Of the two sides of a read/write lock, the writer comes first. If processes know a server by
