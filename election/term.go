@@ -45,7 +45,7 @@ var (
 )
 
 // Proclaim changes the value of the leader, which can have up to 64 KiB, and notifies the observers. If several
-// calls run at the same time, the value that Redis stores last stays. Proclaim takes one round trip.
+// calls run at the same time, the value of the call that began last stays. Proclaim takes one round trip.
 //
 // [rlock.ErrLeaseLost] means that this process no longer leads: Proclaim has not changed the value, and the
 // context of the term has ended. After [rlock.ErrUnavailable] the value may have changed, or may still change

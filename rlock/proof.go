@@ -44,8 +44,8 @@ func (h *Hold) Proof() string {
 	return proof{g.owner, g.token, lease}.text(g.lock.key)
 }
 
-// Proof returns a text with which another process can join the lock that ctx owns, see [Hold.Proof]. It returns "" if ctx does not
-// own the lock, or if the lock has ended. Proof sends nothing to Redis.
+// Proof returns a text with which another process can join the lock that ctx owns, see [Hold.Proof]. It
+// returns "" if ctx does not own the lock, or if the lock has ended. Proof sends nothing to Redis.
 func (l *Lock) Proof(ctx context.Context) string {
 	if l.err != nil {
 		return ""
