@@ -125,7 +125,7 @@ func (r *Report) capacity() (capacity, error) {
 			r.over(pairShared, "the same, 64 goroutines share pipelines", grants, 0),
 			r.over(pairCrowd, "the same, 256 goroutines", grants, 0),
 		},
-		handover: r.over("wide-64", "hand-over of one lock, 64 clients", grants, 0),
+		handover: r.over("wide-64", "hand-off of one lock, 64 clients", grants, 0),
 		renewal:  r.over("held-10000", "renewal; memory: of a held lock", renewals, 0),
 		waiting:  r.over("idle-wide-100", "client that waits, for a second", clientSeconds, r.Environment.Rest),
 		rest:     r.Environment.Rest,

@@ -106,7 +106,7 @@ func (c capacity) writeMasters(w io.Writer) error {
 	line(fmt.Sprintf("held locks, renewed every %.0f s", renewEvery.Seconds()), c.held(), true)
 	line("waiting clients", c.waiters(c.connections.Median), true)
 	line("the same, if maxclients is raised", c.waiters(0), true)
-	line("hand-overs per second of one lock", c.pairsOf(c.handover), false)
+	line("hand-offs per second of one lock", c.pairsOf(c.handover), false)
 	if err := t.Flush(); err != nil || c.cluster {
 		return err
 	}
@@ -136,7 +136,7 @@ func (c capacity) writeAnswers(w io.Writer) error {
 	}
 	_, err := fmt.Fprintf(w, `
 A calculation: locks spread evenly, %.0f Gbit/s and %.0f GB for each master, %d connections. Bytes are those of the protocol;
-each packet has 40 to 66 more. One lock is on one master, however many there are, and a hand-over takes a round trip.
+each packet has 40 to 66 more. One lock is on one master, however many there are, and a hand-off takes a round trip.
 `, networkBytes*8/1e9, serverMemory/1e9, maxConnections)
 	return err
 }

@@ -60,7 +60,7 @@ func TestCapacity(t *testing.T) {
 	for _, line := range []string{
 		`pair of Lock and Unlock, 1 goroutine +50\.0 \(50\.0\.\.50\.0\) +300 \(300\.\.300\) `,
 		`pairs per second, each request by itself +CPU +14,000 +42,000 +140,000 +1,400,000 `,
-		`hand-overs per second of one lock +CPU +7,000 +7,000 +7,000 +7,000 `,
+		`hand-offs per second of one lock +CPU +7,000 +7,000 +7,000 +7,000 `,
 		`100,000 held locks +0\.1 +1 +12\.8 +0\.4 +25\.0 +·`,
 		`10,000 waiting clients +0\.5 +3 `,
 		`1,000,000 pairs a second, by themselves +50\.0 +72 +2,400 +80\.0 +· +30\.0`,

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// cost is what a hand-over costs, as a picture shows it.
+// cost is what a hand-off costs, as a picture shows it.
 type cost struct {
 	title  string // with what it means
 	metric string
@@ -15,13 +15,13 @@ type cost struct {
 }
 
 var costs = []cost{
-	{"hand-overs per second: higher is better", "handoffs/s", 1, count},
+	{"hand-offs per second: higher is better", "handoffs/s", 1, count},
 	{"longest wait for the lock: lower is better", "longest", 1 / float64(time.Millisecond), func(ms float64) string { return duration(ms * float64(time.Millisecond)) }},
-	{"server CPU for each hand-over: lower is better", "server CPU/handoff", 1 / float64(time.Microsecond), func(us float64) string { return duration(us * float64(time.Microsecond)) }},
-	{"requests for each hand-over: lower is better", "requests/handoff", 1, count}, // of this library, scripts
+	{"server CPU for each hand-off: lower is better", "server CPU/handoff", 1 / float64(time.Microsecond), func(us float64) string { return duration(us * float64(time.Microsecond)) }},
+	{"requests for each hand-off: lower is better", "requests/handoff", 1, count}, // of this library, scripts
 }
 
-// widePanels draw what a hand-over costs with more and more clients, a panel for each cost. A lock
+// widePanels draw what a hand-off costs with more and more clients, a panel for each cost. A lock
 // that is held is what is usual: the picture is of the longest section that was played.
 func (r *Report) widePanels() (panels []panel) {
 	section := time.Duration(-1)

@@ -67,7 +67,7 @@ func exclusion(t *testing.T, s *site, row string) {
 	s.report.set(row, s.column, fmt.Sprintf("%d (Go %d, Java %d), %d violations",
 		len(all), len(waits["Go"]), len(waits["Java"]), violations))
 	for _, way := range []string{"Go → Java", "Java → Go"} {
-		s.report.set(row+": hand-over "+way, s.column, handOvers[way].String())
+		s.report.set(row+": hand-off "+way, s.column, handOvers[way].String())
 		require.Less(t, handOvers[way].worst(), woken, way)
 	}
 	for _, side := range []string{"Go", "Java"} {

@@ -63,7 +63,7 @@ var cases = []struct {
 	kinds    kinds // of the parts of a directed case
 }{
 	{name: "exclusion under load", mixed: exclusion},
-	{name: "hand-over", directed: handOver(100), kinds: plain},
+	{name: "hand-off", directed: handOver(100), kinds: plain},
 	{name: "8 in one client against one", directed: crowd(1), kinds: plain},
 	{name: "8 in four clients against one", directed: crowd(4), kinds: plain},
 	{name: "what a release says", directed: announced, kinds: plain},

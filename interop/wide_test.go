@@ -27,7 +27,7 @@ const (
 )
 
 // TestFiguresWide measures one lock that many clients want and hold for a while:
-// what a hand-over costs the server, and who has to wait.
+// what a hand-off costs the server, and who has to wait.
 func TestFiguresWide(t *testing.T) {
 	srv, rdb := measured(t)
 	columns := []string{"rlock"}
@@ -45,7 +45,7 @@ func TestFiguresWide(t *testing.T) {
 			wide(t, rep, column, start(t), srv.Addr(), rdb)
 		})
 	}
-	rep.write(t, fmt.Sprintf("%d clients in one process with a thread each, one lock, held for %v; %v after %v. Per hand-over: what the server counted, over how often the lock went to another client. Messages include the probes of connections.",
+	rep.write(t, fmt.Sprintf("%d clients in one process with a thread each, one lock, held for %v; %v after %v. Per hand-off: what the server counted, over how often the lock went to another client. Messages include the probes of connections.",
 		wideClients, wideHeld, wideWindow, wideWarmup))
 }
 
@@ -65,9 +65,9 @@ func wide(t *testing.T, rep *report, column string, p *process, addr string, rdb
 	cost := func(counter string) float64 { return (after[counter] - before[counter]) / float64(w.handovers) }
 	prefix := fmt.Sprintf("%d clients, held for %v: ", wideClients, wideHeld)
 	for row, text := range map[string]string{
-		"0 " + prefix + "hand-overs per second":   fmt.Sprintf("%.0f", float64(w.handovers)/end.Sub(begin).Seconds()),
-		"1 … scripts, messages per hand-over":     fmt.Sprintf("%.2f, %.2f", cost("scripts"), cost("messages")),
-		"2 … server CPU, net bytes per hand-over": fmt.Sprintf("%.0f µs, %.0f", 1e6*cost("cpu"), cost("bytes")),
+		"0 " + prefix + "hand-offs per second":   fmt.Sprintf("%.0f", float64(w.handovers)/end.Sub(begin).Seconds()),
+		"1 … scripts, messages per hand-off":     fmt.Sprintf("%.2f, %.2f", cost("scripts"), cost("messages")),
+		"2 … server CPU, net bytes per hand-off": fmt.Sprintf("%.0f µs, %.0f", 1e6*cost("cpu"), cost("bytes")),
 		"3 … wait":                                  w.waits.String(),
 		"4 … Jain's index over clients":             fmt.Sprintf("%.2f", w.jain()),
 		"5 … the least served, in % of equal share": fmt.Sprintf("%.0f", w.least()),

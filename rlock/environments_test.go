@@ -352,7 +352,7 @@ func TestFIPS(t *testing.T) {
 	require.Equal(t, "true", child.Expect("enforced ", 20*time.Second))
 }
 
-// Every request, hand-overs by message and a loss, by either protocol, whoever obeys
+// Every request, hand-offs by message and a loss, by either protocol, whoever obeys
 // deadlines, and with a single connection.
 func TestProtocols(t *testing.T) {
 	t.Parallel()

@@ -592,7 +592,7 @@ func learn(tb testing.TB, mu *rlock.Lock) {
 	require.NoError(tb, hold.Unlock(held))
 }
 
-// A hand-over to a goroutine of the same client is the release, and no message.
+// A hand-off to a goroutine of the same client is the release, and no message.
 func TestFairHandoverInOneClient(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T) {
 		f := newFakeRedis(t)

@@ -125,7 +125,7 @@ var ofScripts = []mutation{
 		"    redis.pcall('zrem', queue, owner)\n    end\n    local held", "    end\n    local held",
 		"lua", "TestQueueInAnyOrder", quick,
 	},
-	// The short paths of a hand-over.
+	// The short paths of a hand-off.
 	{
 		"the short path of a release misses a lapse", "lua", "release_fast.lua",
 		"head[1] == '!' .. owner and 3", "string.find(head[1] or '', '^!') and 3",
