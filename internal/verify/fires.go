@@ -136,12 +136,13 @@ type occasions struct {
 	ended int
 }
 
-// judgeFires looks for what must not be in the history of a job. That is a fire that was begun twice, unless
-// the server forgot it between its first claim and its last run. A claim is executed some time before the run
-// begins, and not before the fire's time. At least once, it is a fire that was begun and left unfinished until
-// the next fire. The latter is looked for in strict rows, in which requests do not take that long, and where no
-// process stood still; not of the first fire, as a host that starts after it knows nothing of it. After the
-// moment until, a fire must have run. judgeFires also counts the runs and their losses.
+// judgeFires looks for what must not be in the history of a job. If fires run at most once, that is a fire that
+// was begun twice, unless the server forgot it between its first claim and its last run. The claim is executed
+// some time before the run begins, but not before the scheduled time. If fires run at least once (least), it is a
+// fire that was begun and left unfinished until the next fire. This is looked for only in strict rows, in which
+// requests do not take that long, and only where no process was suspended. It is not looked for in the first fire,
+// because a host that starts after that fire knows nothing of it. After the moment until, a fire must have run.
+// judgeFires also counts the runs and their losses.
 func (h *history) judgeFires(events []event, least, strict bool, stalls []span, until int64) {
 	fires := make(map[int64]*occasions)
 	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.At, b.At) })
